@@ -21,6 +21,7 @@ from typing import Any
 from benchmarks.harness.bar import Bar, at_least, at_most, none_of
 from benchmarks.harness.page import rows
 from benchmarks.harness.record import ROOT, Record
+from pipefix.programs.launch import hooked
 
 TITLE = "Programs as they are"
 ISSUE = "16, bars 1 to 3"
@@ -171,15 +172,15 @@ def costs(repeats: int) -> dict[str, Any]:
         for name, seconds in STEPS.items():
             words = [str(paced), str(seconds), str(round(BLOCK_SECONDS / seconds)), str(PAIRS * repeats)]
             found["loops"][name] = json.loads(started(words, folder, ["--out", str(folder / "out"), "-q"]).stdout)
-        hook = {**os.environ, "PYTHONPATH": str(ROOT / "pipefix" / "programs" / "startup"), "PIPEFIX_RUN": str(folder)}
-        for name, code in {"without torch": "pass", "with torch": "import torch, torch.utils.data"}.items():
-            turns = {"alone": [], "pipefix": []}
-            for _ in range(2 * repeats):
-                for arm, environment in (("alone", dict(os.environ)), ("pipefix", hook)):
-                    begun = time.perf_counter()
-                    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
-                    turns[arm].append(time.perf_counter() - begun)
-            found["starts"][name] = turns
+        with hooked(folder) as hook:
+            for name, code in {"without torch": "pass", "with torch": "import torch, torch.utils.data"}.items():
+                turns = {"alone": [], "pipefix": []}
+                for _ in range(2 * repeats):
+                    for arm, environment in (("alone", dict(os.environ)), ("pipefix", hook)):
+                        begun = time.perf_counter()
+                        subprocess.run([sys.executable, "-c", code], env=environment, check=True)
+                        turns[arm].append(time.perf_counter() - begun)
+                found["starts"][name] = turns
     return found
 
 

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from pipefix.api.run import clear, from_folder, held
+from pipefix.programs.observing.inside import without_hooks
 from pipefix.report.shown import ShownRun as Run
 from pipefix.report.shown import shown
 from pipefix.vocabulary import launched
@@ -21,7 +22,10 @@ _started: list[Path] = []
 
 def begin() -> None:
     """Note every loop over a ``DataLoader`` from now on, unless something else does or it is not wanted (``PIPEFIX=0``)."""
-    if _started or os.environ.get("PIPEFIX") == "0" or "_pipefix_observing" in sys.modules or os.environ.get("PIPEFIX_RUN"):
+    if _started or os.environ.get("PIPEFIX") == "0" or "_pipefix_observing" in sys.modules:
+        return
+    path = os.environ.get("PYTHONPATH", "")
+    if path != without_hooks(path):  # a program of `pipefix run`
         return
     if getattr(multiprocessing.current_process(), "_inheriting", False) or multiprocessing.parent_process() is not None:
         return  # a worker that was spawned imports the program's file again
@@ -32,7 +36,7 @@ def begin() -> None:
     folder = _own_folder()
     if folder is None:
         return
-    asked = {"PIPEFIX_RUN": str(folder)}
+    asked = {"folder": str(folder)}
     observer = patches.install_loaders(torch.utils.data.dataloader, asked)
     observer.notes.write("begun")  # before any loop, so that others see that this folder is in use
     patches.install_training(sys.modules["torch.optim.optimizer"], asked)

@@ -19,7 +19,7 @@ from pipefix.api.in_program import TOO_SHORT, Job, job, with_commands
 from pipefix.plan import planfile
 from pipefix.programs.clock_verdict import agreed, clock_verdict
 from pipefix.programs.cost_findings import MANY_ANEW
-from pipefix.programs.launch import ENOUGH, Ended, command_line, launch
+from pipefix.programs.launch import ENOUGH, Ended, command_line, launch, remove_old_hooks
 from pipefix.programs.launch import start as start
 from pipefix.programs.merge_notes import mark_ended, merged_notes, noted_elsewhere, notes_in, still_noting
 from pipefix.report import runfile
@@ -236,6 +236,7 @@ def clear(folder: Path) -> None:
     try:
         for path in (*earlier, folder / ENOUGH, *(notes for notes in ours if notes not in noting)):
             files.remove(path, _NOTES)
+        remove_old_hooks(folder)
     except OSError as error:
         problem = f"--out {folder}: the notes of an earlier program cannot be removed: {error.strerror or error}."
         raise UnreadableFile(problem, advice="Name another folder: pipefix run --out FOLDER train.py") from error

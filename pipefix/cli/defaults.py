@@ -19,8 +19,7 @@ from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 FILE, PREFIX = "pyproject.toml", "PIPEFIX_"
 SWITCHES = frozenset({"quiet", "full"})
 TYPED = frozenset({"arg", "out", "html", "trace", "write", "fail_on", "only", "run", "to"})
-"""Options with a value that belong to one call: files to write would be written by every one. ``PIPEFIX_RUN`` is the folder that
-`pipefix run` has a program note in."""
+"""Options with a value that belong to one call: files to write would be written by every one."""
 
 
 def apply(parsers: Mapping[str, ArgumentParser], command: str, typed: Sequence[str]) -> None:

@@ -4,27 +4,34 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import os
+import platform
+import re
 import select
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import psutil
 
 from pipefix.programs.merge_notes import notes_in, still_noting
-from pipefix.vocabulary import commands
+from pipefix.programs.observing.inside import HOOK, without_hooks
+from pipefix.vocabulary import commands, files
 from pipefix.vocabulary.errors import BadUsage
 
 T = TypeVar("T")
-STARTUP = Path(__file__).parent / "startup"
+_HERE = Path(__file__).parent
+_HOOK_FILES = re.compile(r"(asked|sitecustomize\..*)\Z")
 _ASKS_TO_END = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
 _PASSED_ON = (*_ASKS_TO_END, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT, signal.SIGWINCH)
 _FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT, signal.SIGWINCH, signal.SIGCONT)
@@ -98,18 +105,11 @@ def launch(
         plan: a plan file for the loader that it was made for.
         stages: look into the making of some batches.
     """
-    environment = dict(os.environ)
-    environment.pop("PIPEFIX", None)  # =0 switches `pipefix run` off, and no probe or fix that is asked for
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(STARTUP), environment.get("PYTHONPATH")]))
-    environment["PIPEFIX_RUN"] = str(folder.resolve())
-    for name, value in (("STEPS", steps), ("JOB", job), ("PLAN", plan), ("BLIND", None if stages else 1)):
-        environment.pop(f"PIPEFIX_RUN_{name}", None)
-        if value is not None:
-            environment[f"PIPEFIX_RUN_{name}"] = str(value.resolve() if isinstance(value, Path) else value)
+    wishes = {"steps": steps, "job": job, "plan": plan, "blind": None if stages else 1}
     began, begun = time.time(), time.monotonic()
     over = threading.Event()
     asked: list[int] = []
-    with _signals_passed_on(asked) as started:
+    with hooked(folder, wishes) as environment, _signals_passed_on(asked) as started:
         child = start(command, lambda words: subprocess.Popen(words, env=environment))
         started(child)
         if seconds is not None or steps is not None or job is not None:
@@ -119,6 +119,45 @@ def launch(
         if over.is_set():
             ending.join()
     return Ended(code, time.monotonic() - begun, began, at_limit=over.is_set(), interrupted=bool(asked))
+
+
+@contextlib.contextmanager
+def hooked(folder: Path, wishes: Mapping[str, Any] = MappingProxyType({})) -> Iterator[dict[str, str]]:
+    """The environment of a program that is looked into. It differs by one entry of ``PYTHONPATH``: a folder made for this program,
+    with our ``sitecustomize`` and a file of what it is to do. Where that cannot be made, no notes could be written either."""
+    environment = {name: value for name, value in os.environ.items() if name != "PIPEFIX"}  # =0 switches off what is asked for now
+    folder, hook = folder.resolve(), None
+    asked = {"folder": folder, "observing": _HERE / "observing", **wishes, "look_after": environment.get("PIPEFIX_RUN_LOOK_AFTER")}
+    known = [(name, value.resolve() if isinstance(value, Path) else value) for name, value in asked.items() if value is not None]
+    try:
+        with contextlib.suppress(OSError):
+            # An entry of the path holds no colon, as names with a time of day do.
+            place = tempfile.gettempdir() if os.pathsep in str(folder) else folder
+            hook = Path(tempfile.mkdtemp("", f"{HOOK}-{platform.node()}-{os.getpid()}-", place))
+            (hook / "asked").write_bytes(b"\0".join(os.fsencode(str(word)) for pair in known for word in pair))
+            shutil.copyfile(_HERE / "startup" / "sitecustomize.py", hook / "sitecustomize.py")
+            path = without_hooks(environment.get("PYTHONPATH", ""))
+            environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(hook), path]))
+        yield environment
+    finally:
+        if hook is not None:
+            _remove_hook(hook)
+
+
+def remove_old_hooks(folder: Path) -> None:
+    """Those of a pipefix that was killed on this machine."""
+    for hook in folder.glob(f"{glob.escape(f'{HOOK}-{platform.node()}')}-*-*"):
+        number = hook.name.split("-")[-2]
+        if number.isdigit() and not psutil.pid_exists(int(number)):
+            _remove_hook(hook)
+
+
+def _remove_hook(hook: Path) -> None:
+    with contextlib.suppress(OSError):
+        for place in (hook / "__pycache__", hook):
+            for file in place.glob("*"):
+                files.remove(file, _HOOK_FILES)
+            files.remove_empty_folder(place)
 
 
 def start(command: Sequence[str], begin: Callable[[Sequence[str]], T]) -> T:

@@ -14,6 +14,7 @@ from typing import Any
 
 from pipefix.programs.clock_verdict import MOSTLY
 from pipefix.programs.loop_notes import LoopNotes, total
+from pipefix.programs.observing.inside import HOOK
 from pipefix.programs.ranks import findings
 from pipefix.programs.sample_findings import global_batch
 from pipefix.report.program_figures import LoopFigures, LoopSpan, ProgramAccount, ProgramFigures, named
@@ -175,7 +176,7 @@ def still_noting(path: Path) -> int | None:
         return None
     process, folder = Path(f"/proc/{begun['pid']}"), path.parent.resolve()
     with suppress(OSError):
-        if b"PIPEFIX_RUN=" + os.fsencode(folder) in (process / "environ").read_bytes().split(b"\0"):
+        if os.fsencode(folder / HOOK) in (process / "environ").read_bytes():
             return int(begun["pid"])
         for file in (process / "fd").iterdir():  # of one that imported pipefix.auto
             with suppress(FileNotFoundError):

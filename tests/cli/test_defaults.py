@@ -41,8 +41,8 @@ def test_the_table_of_a_command_is_no_value_of_the_option_of_its_name(project: P
     assert parsed("run", "x.py").seconds == 5.0
 
 
-def test_in_a_program_of_pipefix_run_its_folder_is_no_run_file_for_swap(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PIPEFIX_RUN", "/notes")
+def test_a_run_file_belongs_to_one_call(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIPEFIX_RUN", "run.json")
     assert parsed("swap", "x.py", "--to", "kornia").run is None
 
 

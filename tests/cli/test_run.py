@@ -84,7 +84,7 @@ def test_a_second_ctrl_c_does_not_change_the_exit_code(
 
 
 def test_a_program_that_was_ended_as_asked_is_no_failure(program: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    enough = "os.path.join(os.environ['PIPEFIX_RUN'], '.pipefix-enough')"
+    enough = "os.path.join('pipefix-run', '.pipefix-enough')"
     program.write_text(f"import os, signal\nopen({enough}, 'w').close()\nsignal.pause()\n")
     assert main(["run", "--steps", "3", "train.py"]) == 0
     assert "was ended then, as --seconds or --steps asked (signal 2)" in " ".join(capfd.readouterr().err.split())

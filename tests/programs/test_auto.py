@@ -67,7 +67,6 @@ def test_it_can_be_switched_off(place: Place) -> None:
 
 def test_programs_side_by_side_do_not_share_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("PIPEFIX_RUN", raising=False)
     notes = tmp_path / "pipefix-run" / f"events-{os.uname().nodename}-{os.getpid()}.jsonl"
     notes.parent.mkdir()
     begun = {"event": "process", "at": 1.0, "pid": os.getpid(), "host": os.uname().nodename}
@@ -108,7 +107,7 @@ def test_nothing_is_noted_twice(what: str, tmp_path: Path, monkeypatch: pytest.M
         process: Any = multiprocessing.current_process()
         monkeypatch.setattr(process, "_inheriting", True, raising=False)
     else:
-        monkeypatch.setenv("PIPEFIX_RUN", str(tmp_path))
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path / "pipefix-hook-host-1-a"))
     observe.begin()
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(BadUsage, match="Nothing is noted"):

@@ -195,8 +195,8 @@ def test_an_iterator_that_a_loader_keeps_is_left_to_the_program(kind: Any) -> No
 class TestLoadersThatTheProgramLetGoOf:
     """``for batch in DataLoader(...)``: only the iterator is the program's."""
 
-    def begun(self, folder: Path, **settings: Any) -> tuple[Observer, Any, Callable[[], Any]]:
-        observer = Observer(str(folder))
+    def begun(self, folder: Path, job: Path | None = None, **settings: Any) -> tuple[Observer, Any, Callable[[], Any]]:
+        observer = Observer(str(folder), {} if job is None else {"job": str(job)})
         loader = DataLoader(TensorDataset(torch.arange(4)), batch_size=2, **settings)
         iterator = iter(DataLoader(loader.dataset, batch_size=2))  # stands for its own
         observer.began(loader, iterator, 0.0)
@@ -215,8 +215,7 @@ class TestLoadersThatTheProgramLetGoOf:
     def test_it_is_kept_until_it_was_worked_on(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         job = in_program.Job(tmp_path)
         job.write("probe", {}, ends=True)
-        monkeypatch.setenv("PIPEFIX_RUN_JOB", str(job.file))
-        observer, iterator, loader = self.begun(tmp_path, num_workers=1, persistent_workers=True)
+        observer, iterator, loader = self.begun(tmp_path, job.file, num_workers=1, persistent_workers=True)
         assert loader() is not None
         assert observer.inside is not None
         given = []
@@ -232,8 +231,7 @@ class TestLoadersThatTheProgramLetGoOf:
         job = in_program.Job(tmp_path)
         job.write("probe", {}, ends=True)
         (tmp_path / "job.json.taken").touch()
-        monkeypatch.setenv("PIPEFIX_RUN_JOB", str(job.file))
-        observer, iterator, loader = self.begun(tmp_path, num_workers=1, persistent_workers=True)
+        observer, iterator, loader = self.begun(tmp_path, job.file, num_workers=1, persistent_workers=True)
         assert observer.inside is not None
         observer._work_inside(observer.inside, observer.epochs[iterator])
         assert not (tmp_path / ".pipefix-enough").exists()

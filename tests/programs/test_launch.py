@@ -25,6 +25,7 @@ SHOWS = """\
 import os, sys
 print(sys.argv, __name__, __file__, os.getcwd())
 print([place for place in sys.path], sys.flags, sys.stdin.read())
+print({name: value for name, value in os.environ.items() if name != "PYTHONPATH"})
 print(sorted(name for name in sys.modules if "pipefix" in name), sys.orig_argv[1:], file=sys.stderr)
 sys.exit(3)
 """
@@ -44,6 +45,25 @@ def test_it_finds_what_it_would_find(before: list[str], words: list[str], code: 
     ran, alone = light.run(*words, options=["--quiet"], input="text"), light.started([*before, *words], input="text")
     assert (ran.code, ran.out, ran.err) == (alone.returncode, alone.stdout, alone.stderr)
     assert ran.code == code
+
+
+def test_its_path_has_one_more_entry_in_whatever_folder(light: Place) -> None:
+    """A folder that is named by the time of day is no two entries, and a program within a program is looked into once."""
+    light.write("import os\nprint(os.environ['PYTHONPATH'])")
+    for words in (["train.py"], [*light.command(["train.py"], ["-q", "--out", "inner"])]):
+        ran = light.run(*words, options=["-q", "--out", "at 12:30"])
+        hook, rest = ran.out.strip().split(os.pathsep, 1)
+        assert (ran.code, rest) == (0, light.environment["PYTHONPATH"])
+        assert not Path(hook).exists()
+
+
+def test_what_a_killed_pipefix_left_is_removed(light: Place) -> None:
+    light.write("import os, signal\nos.kill(os.getppid(), signal.SIGKILL)")
+    assert light.run().code == -signal.SIGKILL
+    assert list(light.folder.glob("pipefix-run/pipefix-hook-*"))
+    light.write("")
+    assert light.run().code == 0
+    assert not list(light.folder.glob("pipefix-run/pipefix-hook-*"))
 
 
 def begun(place: Place) -> subprocess.Popen[bytes]:

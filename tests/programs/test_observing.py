@@ -314,7 +314,7 @@ def test_notes_are_written_where_standard_input_is_closed(tmp_path: Path, preloa
 
 def test_what_a_probe_of_the_programs_own_makes_is_not_looked_at() -> None:
     """Its fetcher is no torch's: ``import pipefix.auto`` and `pipefix.probe` in one notebook ended in an error."""
-    looks, loader = timed_batches.Looks({"PIPEFIX_RUN_LOOK_AFTER": "-1"}), DataLoader([1, 2])
+    looks, loader = timed_batches.Looks({"look_after": "-1"}), DataLoader([1, 2])
     iterator = iter(loader)
     assert looks.here(loader, iterator) is not None
     vars(iterator)["_dataset_fetcher"] = SimpleNamespace(fetch=None, dataset=[])
@@ -332,7 +332,7 @@ class TestLooksInWorkers:
     @pytest.fixture
     def looks(self, monkeypatch: pytest.MonkeyPatch) -> timed_batches.Looks:
         monkeypatch.setattr(forks, "start_method_of", lambda loader: "fork")
-        return timed_batches.Looks()
+        return timed_batches.Looks({})
 
     def test_they_go_on_from_what_looks_cost_those_before_them(self, looks: timed_batches.Looks) -> None:
         loader, iterator = DataLoader([1, 2], num_workers=1), Iterator([])
@@ -363,7 +363,7 @@ class TestLooksInWorkers:
     def test_workers_that_are_forked_only_where_that_is_pythons_default(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """As it is no longer from Python 3.14 on: shared memory cannot be sent to others, and the program ended with that error."""
         monkeypatch.setattr(multiprocessing, "get_start_method", lambda allow_none: None)
-        looks, loader = timed_batches.Looks(), DataLoader([1, 2], num_workers=1)
+        looks, loader = timed_batches.Looks({}), DataLoader([1, 2], num_workers=1)
         for methods in (["fork", "spawn"], ["forkserver", "spawn", "fork"]):
             monkeypatch.setattr(multiprocessing, "get_all_start_methods", lambda methods=methods: methods)
             before = looks.before(loader)
@@ -379,7 +379,6 @@ class TestLooksInWorkers:
 )
 def test_where_batches_are_looked_at(asked: list[str], looked_at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the loader that a wrapper asks, if there is one alone; and getting ready for it is no time of the loop's."""
-    monkeypatch.delenv("PIPEFIX_RUN_JOB", raising=False)
     now = 100.0
     for module in ("observer", "loops", "training"):
         monkeypatch.setattr(f"pipefix.programs.observing.{module}.clock", lambda: now)
@@ -410,7 +409,6 @@ def test_where_batches_are_looked_at(asked: list[str], looked_at: str, tmp_path:
 
 def test_of_loaders_in_turn_the_one_that_is_waited_for_is_worked_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its step is the program's, without the waits for the other; and what the work takes is no loop's time."""
-    monkeypatch.delenv("PIPEFIX_RUN_JOB", raising=False)
     now = 100.0
     monkeypatch.setattr("pipefix.programs.observing.observer.clock", lambda: now)
     monkeypatch.setattr("pipefix.programs.observing.loops.clock", lambda: now)
@@ -580,7 +578,7 @@ def test_a_batch_of_a_fast_loader_is_not_told_as_many_pieces(tmp_path: Path) -> 
 
 def test_ranks_on_another_machine_than_the_job_are_seen(tmp_path: Path) -> None:
     """`pipefix run --probe srun python train.py`: others were not seen, and told a FileNotFoundError."""
-    observer = Observer(str(tmp_path), {"PIPEFIX_RUN_JOB": str(tmp_path / "gone" / "job.json")})
+    observer = Observer(str(tmp_path), {"job": str(tmp_path / "gone" / "job.json")})
     assert observer.inside is not None
     loader, loop = Loader(place="train.py:1"), Loop(0, "train.py:1")
     loop.durations.append(0.1)

@@ -32,6 +32,15 @@ _PATIENCE = 30.0
 """Seconds that the work has to write what it knows once Ctrl-C was pressed."""
 
 
+HOOK = "pipefix-hook"
+"""How the name of the folder begins that `launch` puts on ``PYTHONPATH``."""
+
+
+def without_hooks(path: str) -> str:
+    """A ``PYTHONPATH`` as it is for programs that nobody looks into."""
+    return os.pathsep.join(place for place in path.split(os.pathsep) if not os.path.basename(place).startswith(HOOK))
+
+
 def is_importable() -> bool:
     """Whether the program's own Python finds a pipefix, and no folder that only is called so, as a checkout or results are."""
     spec = find_spec("pipefix")
@@ -124,8 +133,8 @@ class Inside:
             with open(f"{self.file}.log", "ab") as log:
                 os.dup2(log.fileno(), 1)
                 os.dup2(log.fileno(), 2)
-            for name in [name for name in os.environ if name.startswith("PIPEFIX_RUN")]:
-                del os.environ[name]  # what is started from here is none of the program's
+            if path := without_hooks(os.environ.pop("PYTHONPATH", "")):  # what is started from here is none of the program's
+                os.environ["PYTHONPATH"] = path
             torch: Any = sys.modules.get("torch")
             if hasattr(torch, "cuda") and torch.cuda._is_in_bad_fork():
                 # There is no device for torch any more, or for those who ask it: loaders would pin memory, and fail.

@@ -6,11 +6,11 @@ No thread is started, of a batch only its length is read, and nothing synchronis
 from __future__ import annotations
 
 import atexit
-import os
 import sys
 import threading
 import weakref
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from .batches import FIRST, tensors_in
@@ -32,7 +32,7 @@ _TORCHS = "torch.utils.data.dataloader"
 
 
 class Observer:
-    def __init__(self, folder: str, asked: Mapping[str, str] = os.environ) -> None:
+    def __init__(self, folder: str, asked: Mapping[str, str] = MappingProxyType({})) -> None:
         self.notes = Notes(folder)
         self.loops = KnownLoops(self.notes)
         self.of_parents: list[Any] = []  # what processes noted that this one was forked from
@@ -45,10 +45,10 @@ class Observer:
         self.looks = Looks(asked)
         self.device: DeviceWaits | None = None  # the events of its loops, once the program uses CUDA
         self.here = Here()
-        self.training = TrainingSteps(self, int(asked.get("PIPEFIX_RUN_STEPS") or 0))
+        self.training = TrainingSteps(self, int(asked.get("steps") or 0))
         self.models = ModelCalls()
         self.calls = 0
-        self.inside = Inside(job) if (job := asked.get("PIPEFIX_RUN_JOB")) else None
+        self.inside = Inside(job) if (job := asked.get("job")) else None
         self._failed: set[str] = set()
         self._in_epochs = 0.0  # seconds of all epochs so far, those inside others apart
         self._turns = Turns(self.notes)

@@ -52,10 +52,10 @@ class PlanInProgram:
 
 
 def _observer_of(asked: Mapping[str, str]) -> Observer:
-    """The process's only one. ``asked``: the variables of the environment by which `launch` says what it wants."""
+    """The process's only one. ``asked``: what `launch` wants of it."""
     global _observer
     if _observer is None:
-        _observer = Observer(asked["PIPEFIX_RUN"], asked)
+        _observer = Observer(asked["folder"], asked)
         atexit.register(_observer.ended)
         os.register_at_fork(after_in_child=_observer.forget)
         util.register_after_fork(_observer, _ended_by_multiprocessing)
@@ -79,7 +79,7 @@ def flush() -> bool:
 def install_loaders(module: Any, asked: Mapping[str, str]) -> Observer:
     """Note every loop over a loader of ``module.DataLoader`` or a subclass, from now on. Returns what is told of them."""
     observer = _observer_of(asked)
-    plan = asked.get("PIPEFIX_RUN_PLAN")
+    plan = asked.get("plan")
     _patch_loader(module.DataLoader, observer, PlanInProgram(plan) if plan else None)
     if hasattr(module, "_BaseDataLoaderIter"):
         observer.orders.watch(module._BaseDataLoaderIter)

@@ -11,7 +11,6 @@ import contextlib
 import functools
 import gc
 import mmap
-import os
 import weakref
 from collections.abc import Mapping
 from importlib import import_module
@@ -32,9 +31,9 @@ LOOKING_WORKERS = 2
 
 
 class Looks:
-    def __init__(self, asked: Mapping[str, str] = os.environ) -> None:
-        self.due = clock() + float(asked.get("PIPEFIX_RUN_LOOK_AFTER") or AFTER)
-        self.possible = "PIPEFIX_RUN_BLIND" not in asked and is_importable()
+    def __init__(self, asked: Mapping[str, str]) -> None:
+        self.due = clock() + float(asked.get("look_after") or AFTER)
+        self.possible = "blind" not in asked and is_importable()
         self._here: weakref.WeakKeyDictionary[Any, LooksHere] = weakref.WeakKeyDictionary()
         """Of loaders whose batches are made in this process."""
         self._free: weakref.WeakKeyDictionary[Any, list[Any]] = weakref.WeakKeyDictionary()

@@ -12,9 +12,20 @@ if TYPE_CHECKING:
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _PACKAGE = "_pipefix_observing"
-_ASKED = {name: value for name, value in os.environ.items() if name.startswith("PIPEFIX_RUN")}
-"""What `launch` asks for. Read now: the program may clear its environment before it imports torch."""
-_FOLDER = "" if os.environ.get("PIPEFIX") == "0" else _ASKED.get("PIPEFIX_RUN", "")
+
+
+def _asked() -> dict[str, str]:
+    """What `launch` asks for, in a file beside this one; read now, while it is there."""
+    try:
+        with open(os.path.join(_HERE, "asked"), "rb") as file:
+            words = [os.fsdecode(word) for word in file.read().split(b"\0")]
+    except OSError:
+        return {}
+    return dict(zip(words[::2], words[1::2], strict=True))
+
+
+_ASKED = _asked()
+_FOLDER = "" if os.environ.get("PIPEFIX") == "0" else _ASKED.get("folder", "")
 
 
 def _remove_from_path() -> None:
@@ -79,7 +90,7 @@ def _observe(install: str, module: "Any") -> None:
     from importlib.util import module_from_spec, spec_from_file_location
 
     # Under a name of its own: the program's Python may have no pipefix, or another one.
-    folder = os.path.join(os.path.dirname(_HERE), "observing")
+    folder = _ASKED["observing"]
     spec = spec_from_file_location(_PACKAGE, os.path.join(folder, "__init__.py"), submodule_search_locations=[folder])
     if _PACKAGE not in sys.modules and spec is not None:
         sys.modules[_PACKAGE] = module_from_spec(spec)

@@ -22,12 +22,12 @@ Image.fromarray(drawn).save("picture.png")
 begun = time.monotonic()
 
 def looks_begun():
-    return any('"looked"' in file.read_text() for file in Path(os.environ["PIPEFIX_RUN"]).glob("events-*"))
+    return any('"looked"' in file.read_text() for file in Path("pipefix-run").glob("events-*"))
 
 class Pictures(Dataset):
     def __len__(self): return 100000
     def __getitem__(self, index):
-        late = fault in ("gone", "torn") and index % 50 == 49 and ("PIPEFIX_RUN" not in os.environ or looks_begun())
+        late = fault in ("gone", "torn") and index % 50 == 49 and (not os.path.exists("pipefix-run") or looks_begun())
         if fault == "gone" and late: open("gone.png", "rb")
         if fault == "torn" and late:
             try: Image.open(io.BytesIO(b"no picture"))
@@ -38,7 +38,7 @@ class Pictures(Dataset):
 
 def enough():
     "What was noted by now is enough for a verdict: how soon that is depends on how busy the machine is."
-    lines = [line for file in Path(os.environ["PIPEFIX_RUN"]).glob("events-*") for line in file.read_text().splitlines()]
+    lines = [line for file in Path("pipefix-run").glob("events-*") for line in file.read_text().splitlines()]
     looked = [note["looked"]["batches"] for note in map(json.loads, lines) if "looked" in note]
     return len(looked) >= 5 and sum(looked) >= 8
 

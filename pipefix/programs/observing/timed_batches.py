@@ -11,6 +11,7 @@ import contextlib
 import functools
 import gc
 import mmap
+import sys
 import weakref
 from collections.abc import Mapping
 from importlib import import_module
@@ -20,6 +21,7 @@ from typing import Any
 from .inside import is_importable
 from .lines import without_this_frame
 
+_FETCHERS = "torch.utils.data._utils.fetch"
 STAGES = ("storage", "decode", "augment", "own", "collate")
 """Fields of a look, in nanoseconds a batch."""
 AFTER = 20.0
@@ -117,13 +119,13 @@ class LooksLater:
         self._record, self._given, self._due, self._batched = record, own_init, due, batched
 
     def __call__(self, worker: int) -> None:
-        gc.freeze()  # garbage of the program cannot be freed here, such as memory of its device, and importing collects some
         if self._given is not None:
             self._given(worker)
         if worker < LOOKING_WORKERS:
             begin = functools.partial(_begun, self._record, worker, self._batched)
-            with contextlib.suppress(Exception):  # stages stay unknown, and the worker goes on
-                for kind in import_module("pipefix.hooks.torch_internals").fetchers():
+            # Nothing is imported before a look is due.
+            for kind in getattr(sys.modules.get(_FETCHERS), "__dict__", {}).values():
+                if isinstance(kind, type) and hasattr(kind, "fetch"):
                     kind.fetch = _timed_later(kind.fetch, max(self._due, clock() + WORKER_AFTER), begin)
 
 
@@ -136,6 +138,7 @@ def _timed_later(fetch: Any, due: float, begin: Any) -> Any:
         try:
             if clock() >= due:
                 due = float("inf")  # once, whatever becomes of it
+                gc.freeze()  # garbage of the program, such as memory of its device, cannot be freed here; importing collects some
                 with contextlib.suppress(Exception):  # stages stay unknown, and the program goes on
                     timed = begin().timed(fetch)
             return timed(fetcher, order)

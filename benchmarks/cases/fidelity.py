@@ -1,8 +1,8 @@
 """What a program sees of itself, bare and under `pipefix run`: its process, loader, results and exit code, over ways to start and to end.
 
 `benchmarks/programs/facts.py` notes what Python and the system say of its process. A case is a way to start it, a way to start its
-loader's worker, and a way to end; it runs bare and under pipefix, and where they differ bare once more: what differs between two
-bare runs says nothing. Profilers and launchers that also run a program as it is are put to the same test, where they are installed.
+loader's worker, and a way to end; it runs bare and under pipefix. Where they differ both are repeated, since launchers with several
+ranks differ by themselves: what one run of each side agrees on is the same. Profilers and launchers that also run a program as it is are put to the same test, where they are installed.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ PEERS = {
     "traceml run": ("traceml", ["traceml", "run"]),
 }
 PATIENCE_S = 120
+REPEATS = 3
 
 
 def cases() -> dict[str, tuple[str, str, str, bool]]:
@@ -174,19 +175,23 @@ def one_more_entry(before: Any, after: Any) -> bool:
 
 
 def compared(words: list[str], under: list[str], folder: Path) -> dict[str, Any]:
-    alone, looked_into = ran(words, folder), ran(under, folder)
-    differing = apart(alone, looked_into)
+    alone, looked_into = [ran(words, folder)], [ran(under, folder)]
+    differing = apart(alone[0], looked_into[0])
     allowed = {name for name, pair in differing.items() if name.endswith("/PYTHONPATH") and one_more_entry(*pair)}
-    surprising = {name for name in differing.keys() - allowed if not any(part in name.split("/") for part in WITHOUT)}
-    if surprising:
-        again = apart(alone, ran(words, folder))  # what differs by itself
-        surprising -= again.keys()
-        differing = {name: pair for name, pair in differing.items() if name not in again}
-    hooks = sorted({part for name in differing for part in WITHOUT if part in name.split("/")})
+    told_apart = {name for name in differing if any(part in name.split("/") for part in WITHOUT)}
+    surprising = differing.keys() - allowed - told_apart
+    for _ in range(REPEATS):
+        if not surprising:
+            break
+        alone.append(ran(words, folder))
+        looked_into.append(ran(under, folder))
+        # Of launchers that differ from run to run: what both sides have shown is the same.
+        surprising = {name for name in surprising if all(name in apart(one, other) for one in alone for other in looked_into)}
+    hooks = sorted({part for name in told_apart for part in WITHOUT if part in name.split("/")})
     return {
-        "code": alone["code"], "facts": len(alone["facts"]), "path": bool(allowed), "hooks": hooks,
+        "code": alone[0]["code"], "facts": len(alone[0]["facts"]), "path": bool(allowed), "hooks": hooks, "runs": len(alone),
         "surprising": {name: [repr(side)[:300] for side in differing[name]] for name in sorted(surprising)},
-        "alone_s": alone["seconds"], "under_s": looked_into["seconds"], "code_under": looked_into["code"],
+        "alone_s": alone[0]["seconds"], "under_s": looked_into[0]["seconds"], "code_under": looked_into[0]["code"],
     }  # fmt: skip
 
 

@@ -101,7 +101,7 @@ def test_lines_that_take_more_than_the_waits_are_told(wait: float, step: float, 
 
 def test_what_is_done_between_epochs_is_the_trainings(tmp_path: Path) -> None:
     """Also after epochs that only look at the samples, which are of a loop of their own."""
-    around = {"between_s": 0.5, "saves": 1, "saved_s": 0.25, "saved_outside_s": 0.25, "saved_between_s": 0.25}
+    around = {"between_s": 0.5, "saved_s": 0.25, "saved_outside_s": 0.25, "saved_between_s": 0.25}
     looked = steps(0.4, 0.1, optimizer_steps=0, without_gradients=10, epoch=2, **around)
     found = program(tmp_path, [PROCESS, LOOP, steps(0.1, 0.4, epoch=1), looked, steps(0.1, 0.4, epoch=3), ENDED])
     assert [(loop.role, loop.steps, loop.between_epochs_s) for loop in found.loops] == [

@@ -69,7 +69,7 @@ class TrainingSteps:
         loop.optimizer_s += took if self._in_its_time(loop) else 0.0
         if current is not None:
             loop.steps_in_thread += current.thread == threading.get_ident()
-            current.marked, current.inner_by_mark = now, current.inner_s
+            current.marked, current.inner_by_mark, current.saved_s = now, current.inner_s, 0.0
         if loop is self.program:
             if not self.count:
                 loop.steps = 0  # that its backward passes were counted as
@@ -124,7 +124,7 @@ class TrainingSteps:
             self._look.worked(begun, now)
         if current is not None:
             loop.forward_s += begun - current.marked - (current.inner_s - current.inner_by_mark)
-            current.marked, current.inner_by_mark = now, current.inner_s
+            current.marked, current.inner_by_mark, current.saved_s = now, current.inner_s, 0.0
         if loop is self.program and not self.count:
             self._own_step(loop, now)  # a program that changes its parameters without torch's optimizers
 

@@ -51,7 +51,8 @@ def global_batch(loops: Sequence[LoopNotes]) -> tuple[int, str] | None:
     """Samples that an optimizer's step of these ranks' loops is over, and how they come about; None where that is not certain."""
     size = _only(notes.facts.get("batch_size") for notes in loops)
     each = [notes.total("steps") / notes.total("optimizer_steps") for notes in loops if notes.total("optimizer_steps")]
-    if not isinstance(size, int) or size < 1 or len(each) != len(loops):
+    in_turn = any(notes.total("optimizers_changed") > 0.1 * notes.total("optimizer_steps") for notes in loops)
+    if in_turn or not isinstance(size, int) or size < 1 or len(each) != len(loops):
         return None
     batches = round(min(each))
     if batches < 1 or any(abs(count - batches) > 0.1 * batches for count in each):

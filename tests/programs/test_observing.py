@@ -515,6 +515,20 @@ def test_no_training_waits_for_what_is_saved_after_its_last_step(tmp_path: Path,
     assert sums == pytest.approx([1.5, 21.5, 20.0])
 
 
+def test_optimizers_that_take_turns_are_told_from_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With two, and gradients of eight batches, a step was told to be over four of them."""
+    monkeypatch.setattr("pipefix.programs.observing.loops.clock", lambda: 100.0)
+    observer, loader = Observer(str(tmp_path)), Loader(place="trains")
+    loop = Loop(0, loader.place)
+    observer.epochs[loader] = Epoch(loop, loader, 1, 0.0)
+    observer.took(loader, observer.epochs[loader], 100.0, 100.0, None, False)
+    first, second = object(), object()
+    for optimizer, changed in ((first, 0), (first, 0), (second, 1), (first, 2)):
+        observer.training.optimizer_begins(optimizer)
+        observer.training.optimizer_stepped(optimizer)
+        assert loop.optimizers_changed == changed
+
+
 class Loader(SimpleNamespace):
     """Stands for its iterator as well: it can be a key."""
 

@@ -136,6 +136,9 @@ def test_a_global_batch_that_was_not_asked_for(words: list[str], steps_a_step: f
     found = told(*loops)
     assert [name for name, _ in found] == ([] if said is None else ["global-batch"])
     assert said is None or said in found[0][1]
+    for notes in loops:
+        notes.blocks[0]["optimizers_changed"] = notes.total("optimizer_steps")
+    assert told(*loops) == [], "as of Muon and AdamW: each takes a step, and both steps are of the same batches"
 
 
 def test_a_loader_that_gives_nothing() -> None:

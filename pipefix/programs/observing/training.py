@@ -54,7 +54,7 @@ class TrainingSteps:
         self.reached("other")
         self._optimizer_since = clock()
 
-    def optimizer_stepped(self, *_: Any) -> None:
+    def optimizer_stepped(self, optimizer: Any = None, *_: Any) -> None:
         if _in_another_step():
             return
         self.reached("optimizer")
@@ -66,6 +66,8 @@ class TrainingSteps:
         self._observer.calls += 1
         loop, current = self._trains()
         loop.optimizer_steps += 1
+        loop.optimizers_changed += loop.optimizer not in (0, id(optimizer))
+        loop.optimizer = id(optimizer)
         loop.optimizer_s += took if self._in_its_time(loop) else 0.0
         if current is not None:
             loop.steps_in_thread += current.thread == threading.get_ident()

@@ -46,9 +46,10 @@ def program(folder: Path, *processes: list[dict[str, Any]], seconds: float = 10.
         ([steps(wait, 0.5 - wait) for wait in (0.02, 0.03)] * 6, "balanced", "in 5.0 % (4"),
         ([steps(wait, 0.5) for wait in (0.0, 0.2)] * 4, "inconclusive", ") of its time, and that is too wide a range for"),
         ([steps(0.3, 0.2)] * 4, "inconclusive", "in 60 % of its time, and that is too short for a verdict."),
+        ([steps(0.3, 0.2, steps=1, first_s=[0.3])], "inconclusive", "first batch of its only epoch, and that is too short"),
         ([*[steps(0.0, 0.5)] * 9, steps(0.5, 0.1)], "inconclusive", "too wide a range"),
     ],
-    ids=["waits", "works", "between", "about 5 %, surely little", "half of it", "four notes", "one note of ten"],
+    ids=["waits", "works", "between", "about 5 %, surely little", "half of it", "four notes", "one batch", "one note of ten"],
 )
 def test_the_verdict_follows_the_share(tmp_path: Path, noted: list[dict[str, Any]], kind: str, told: str) -> None:
     found = program(tmp_path, [PROCESS, LOOP, *noted, ENDED])

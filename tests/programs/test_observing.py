@@ -529,6 +529,25 @@ def test_optimizers_that_take_turns_are_told_from_one(tmp_path: Path, monkeypatc
         assert loop.optimizers_changed == changed
 
 
+def test_the_parts_of_steps_without_a_loader_are_no_more_than_the_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the first one began is not known: of two slow steps the backward passes were told as 160 %."""
+    now = 100.0
+    for module in ("loops", "training"):
+        monkeypatch.setattr(f"pipefix.programs.observing.{module}.clock", lambda: now)
+    observer = Observer(str(tmp_path))
+    monkeypatch.setattr(observer, "flush", lambda loop: None)
+    monkeypatch.setattr("pipefix.programs.observing.training.compiles", lambda: True)  # no hooks
+    for _ in range(2):
+        now += 9.0
+        observer.training.went_back(now - 8.0, now)
+        observer.training.optimizer_begins()
+        now += 1.0
+        observer.training.optimizer_stepped()
+    loop = observer.training.program
+    assert loop is not None
+    assert (loop.steps, loop.step_s, loop.backward_s, loop.optimizer_s) == (2, 11.0, 8.0, 2.0)
+
+
 class Loader(SimpleNamespace):
     """Stands for its iterator as well: it can be a key."""
 

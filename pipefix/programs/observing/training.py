@@ -84,6 +84,8 @@ class TrainingSteps:
         loop.steps += 1
         if self._latest:
             loop.step_s += now - self._latest
+        else:  # when the first one began is not known, so its parts are none of the time that is
+            loop.backward_s = loop.optimizer_s = 0.0
         self._latest = now
         look, self._look = self._look, None
         if look is not None:

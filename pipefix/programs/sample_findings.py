@@ -17,6 +17,7 @@ LEAST_APART = 4
 TAIL = 0.05
 """Part of a dataset that training leaves out, or takes twice, from which it is told. In evaluation any part is."""
 _GLOBAL = re.compile(r"--?(?:\w+\.)?(?:global|total|effective)[-_]batch(?:[-_]size)?")
+_PARTS_OF_A_MODEL = "Ranks that hold parts of one model (tensor or pipeline parallel) are to get the same: leave them so."
 
 
 def findings(place: str, loops: Sequence[LoopNotes], ranks: dict[int, LoopNotes]) -> Iterator[Finding]:
@@ -100,6 +101,7 @@ def _same_samples(place: str, ranks: dict[int, LoopNotes]) -> Iterator[Finding]:
     same = "" if _only(orders) is None else " in the same order"
     found = f"each of {len(ranks)} ranks goes through all {length:,} samples{same} (loader made at {place})"
     advice = "Give each rank its share: DataLoader(..., sampler=DistributedSampler(dataset, shuffle=True))"
+    advice += f". {_PARTS_OF_A_MODEL}" if same else ""
     yield Finding(id="same-samples", severity=_severity(ranks), found=found, advice=advice)
 
 
@@ -160,7 +162,7 @@ def _same_stream(place: str, ranks: dict[int, LoopNotes]) -> Iterator[Finding]:
     if alike and len(set(firsts[0][:common])) >= LEAST_APART:
         found = f"each of {len(ranks)} ranks gets the same batches of its stream (loader made at {place})"
         advice = "Give each rank its share: itertools.islice(samples, rank, None, world_size), or split_dataset_by_node, "
-        advice += "split_by_node and the like of the library that makes the stream."
+        advice += f"split_by_node and the like of the library that makes the stream. {_PARTS_OF_A_MODEL}"
         yield Finding(id="same-samples", severity=_severity(ranks), found=found, advice=advice)
 
 

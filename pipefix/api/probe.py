@@ -75,7 +75,7 @@ def probe(
 
     Args:
         target: FILE.py, FILE.py:name, package.module:name, a directory of class folders, a cache, a Dataset or a DataLoader.
-        budget: seconds to spend; text may have a unit, such as ``"2m"``.
+        budget: seconds to spend (trials of fixes may take some more); text may have a unit, such as ``"2m"``.
         step: what consumes the batches, instead of the target file's own: a model, of which a copy is trained, or a function that
             takes one and trains on it, and is called as it is: have it train a copy.
         step_ms: milliseconds that an emulated training step takes a batch, in place of the target's own.

@@ -162,14 +162,15 @@ def _probed_elsewhere(run: runfile.Run, file: Path) -> runfile.Run:
 
 def _instead(program: ProgramFigures) -> str:
     """What to do so that the program can be probed."""
+    training = [loop for loop in program.loops if loop.role == "training"]
+    if training and not any(loop.loader for loop in training):
+        return " It trains without a DataLoader, so there is none to probe."
     if program.at_limit:
         return " --seconds or --steps ended it before that: give it more of them."
-    training = [loop for loop in program.loops if loop.role == "training"]
-    if not training and program.exit_code:
-        return ""  # it failed, and says why
-    if program.loops and not training:
-        no_training = "None of its loops took optimizer steps or called backward()"
-        return f" {no_training}; probe a loader by its name: pipefix probe FILE.py:NAME"
+    if program.exit_code or not program.loops:
+        return ""  # it failed, and says why; or nothing was seen of it, as is told beside
+    if not training:
+        return " None of its loops is known to train; probe a loader by its name: pipefix probe FILE.py:NAME"
     if any(loop.steps >= MANY_ANEW and loop.steps == len(loop.first_batch_s) for loop in training):
         return " Each batch is the first of an iterator, as of next(iter(loader)): make the iterator once, before the loop."
     return " Let it train for longer, by more epochs or more data."

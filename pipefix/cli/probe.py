@@ -41,8 +41,9 @@ def prepare_parser(parser: ArgumentParser) -> None:
     parser.usage = "pipefix probe TARGET [options] [-- ARGUMENTS]"
     arguments.add_target(parser, "what to probe")
     time = parser.add_mutually_exclusive_group()
-    time.add_argument("--budget", type=arguments.seconds, default=BUDGET, metavar="SECONDS", help="time to spend (default: 60)")
-    time.add_argument("--quick", action="store_const", const=QUICK, dest="budget", help="spend 20 seconds: wider intervals")
+    spent = "time to spend; trials of fixes may take some seconds more (default: 60)"
+    time.add_argument("--budget", type=arguments.seconds, default=BUDGET, metavar="SECONDS", help=spent)
+    time.add_argument("--quick", action="store_const", const=QUICK, dest="budget", help="about 20 seconds: wider intervals")
     add("--batch-size", type=arguments.batch_size, metavar="N", help="instead of the loader's, or where there is none")
     add("--workers", type=arguments.workers, metavar="N", help="worker processes, likewise")
     arguments.add_consumer(parser)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, cast
 from pipefix.cli import arguments, console, destination
 from pipefix.vocabulary import amounts, launched
 from pipefix.vocabulary.commands import command
-from pipefix.vocabulary.errors import BadUsage, UnreadableFile
+from pipefix.vocabulary.errors import BadUsage, PipefixError, UnreadableFile
 
 if TYPE_CHECKING:
     from pipefix.report.shown import ShownRun
@@ -117,16 +117,19 @@ def _check_amount(words: list[str]) -> None:
 
 def _check_folder(folder: Path) -> None:
     """Before the program starts, and not after it ran for a day."""
-    other = command("pipefix", "run", "--out", "FOLDER", "train.py")
+    advice = f"Choose another folder: {command('pipefix', 'run', '--out', 'FOLDER', 'train.py')}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        disk = shutil.disk_usage(folder)
+        if disk.total and not disk.free:
+            raise UnreadableFile(f"--out {folder}: there is no room on its disk.")
+        destination.check("--out", out=folder / "run.json", html=folder / "report.html")
     except OSError as error:
         problem = f"--out {folder}: the folder cannot be made: {error.strerror or error}."
-        raise UnreadableFile(problem, advice=f"Choose a folder of your own: {other}") from error
-    disk = shutil.disk_usage(folder)
-    if disk.total and not disk.free:
-        raise UnreadableFile(f"--out {folder}: there is no room on its disk.", advice=f"Choose a folder with room: {other}")
-    destination.check("--out", out=folder / "run.json", html=folder / "report.html")
+        raise UnreadableFile(problem, advice=advice) from error
+    except PipefixError as error:  # of the files in it nobody chooses the names
+        error.advise(advice)
+        raise
 
 
 def _as_the_program_ended(code: int) -> int:

@@ -42,14 +42,13 @@ def clock_verdict(program: ProgramFigures) -> Verdict:
     if not training and ahead is not None:
         unseen = "are taken ahead in a thread: what training waits for is not seen."
         return _inconclusive(f"Batches of the loader made at {ahead.loader} {unseen}")
-    if not program.loops and (program.exit_code or 0) < 0 and not program.at_limit:
-        by = signal_name(-(program.exit_code or 0))
-        return _inconclusive(f"The program was ended by signal {by} before it took a batch of a DataLoader.")
-    if not program.loops and program.exit_code and not program.at_limit:
-        printed = "what it printed itself, above this, says why."
-        return _inconclusive(f"The program failed before it took a batch of a DataLoader; {printed}")
-    if not program.loops and program.at_limit:
-        return _inconclusive("--seconds ended the program before it took a batch of a DataLoader; give it more of them.")
+    if not program.loops and (program.exit_code or program.at_limit):
+        code, before = program.exit_code or 0, "before it took a batch of a DataLoader"
+        if program.at_limit:
+            return _inconclusive(f"--seconds ended the program {before}; give it more of them.")
+        if code < 0:
+            return _inconclusive(f"The program was ended by signal {signal_name(-code)} {before}.")
+        return _inconclusive(f"The program failed {before}; what it printed itself, above this, says why.")
     if not training:
         none = "No loop of the program took optimizer steps or called backward(), so nothing says which of its loops trains."
         return _inconclusive(f"{none}{_longest(program)}")

@@ -7,7 +7,7 @@ from itertools import islice
 
 from pipefix.programs.loop_notes import LoopNotes
 from pipefix.vocabulary.finding import Finding
-from pipefix.vocabulary.quantity import counted, percent, seconds
+from pipefix.vocabulary.quantity import percent, seconds
 
 PAID = 0.05
 """Part of a loop's time from which what it pays is told."""
@@ -87,9 +87,10 @@ def _idle_pools(notes: LoopNotes) -> Iterator[Finding]:
 
 
 def _blocking_saves(notes: LoopNotes) -> Iterator[Finding]:
-    if notes.role == "training" and (paid := _paid(notes.total("saved_s"), notes)):
-        count = int(notes.total("saves"))
-        found = f"the training loop waits for {counted(count, 'call')} of torch.save: {paid} (loader made at {notes.loader})"
+    """Without those after its last epoch, that no training waits for."""
+    waited = notes.total("saved_s") - notes.total("saved_outside_s") + notes.total("saved_between_s")
+    if notes.role == "training" and (paid := _paid(waited, notes)):
+        found = f"the training loop waits for calls of torch.save: {paid} (loader made at {notes.loader})"
         advice = "Save less often, or beside the training: copy the state to host memory and write it in a thread, or use "
         advice += "torch.distributed.checkpoint.async_save."
         yield Finding(id="blocking-saves", severity="warning", found=found, advice=advice)

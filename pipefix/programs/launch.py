@@ -94,16 +94,10 @@ def launch(
     command: Sequence[str], folder: Path, *, seconds: float | None = None, steps: int | None = None, job: Path | None = None,
     plan: Path | None = None, stages: bool = True,
 ) -> Ended:  # fmt: skip
-    """Run the command to its end.
+    """Run the command, as `command_line` gives it, to its end; options are those of `run_program`.
 
-    Args:
-        command: what to start, as `command_line` gives it.
-        folder: an existing folder that the program's processes write their notes into.
-        seconds: end the program after so long: as Ctrl-C would, then by SIGTERM, then by SIGKILL.
-        steps: end it so after so many optimizer steps in one of its processes.
-        job: a file that says what is to be done inside the program when its training loop is warm.
-        plan: a plan file for the loader that it was made for.
-        stages: look into the making of some batches.
+    ``folder``: an existing one, that the program's processes write their notes into. ``job``: a file that says what is to be done
+    inside the program when its loop is warm. After ``seconds`` or ``steps`` it is ended as by Ctrl-C, then SIGTERM, then SIGKILL.
     """
     wishes = {"steps": steps, "job": job, "plan": plan, "blind": None if stages else 1}
     began, begun = time.time(), time.monotonic()

@@ -128,7 +128,7 @@ class LoopNotes:
         return "training" if any(_have_stepped(other.blocks) for other in self.in_turn) else "unknown"
 
 
-_AROUND = ("between_s", "saves", "saved_s", "saved_outside_s", "saved_between_s")
+_AROUND = ("between_s", "saved_s", "saved_outside_s", "saved_between_s")
 """What is done between its epochs, and belongs to the training."""
 
 

@@ -259,7 +259,7 @@ def _share(blocks: list[dict[str, Any]]) -> Interval:
     How a loop begins is no sample of how it goes on: its first note, and the first batches of epochs, are added as they were.
     """
     value = _ratio(blocks)
-    if total(blocks, "steps") <= sum(len(block["first_s"]) for block in blocks):
+    if 1 < total(blocks, "steps") <= sum(len(block["first_s"]) for block in blocks):
         return exactly(value)
     if len(blocks) < LEAST:
         return Interval(value=value, low=0.0, high=1.0)

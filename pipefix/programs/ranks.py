@@ -50,11 +50,14 @@ def findings(loops: Sequence[LoopNotes]) -> list[Finding]:
 
 
 def _several_programs(loops: Sequence[LoopNotes]) -> Iterator[Finding]:
-    """Machines that share the folder, and run another program each: none is refused, for they may be nodes of one."""
+    """Machines that share the folder, and run another program each, or one with other arguments where none knows of ranks: none is
+    refused, for they may be nodes of one."""
     by_host: dict[Any, set[str]] = {}
+    without_ranks = all(notes.rank is None for notes in loops)
     for notes in loops:
-        words = notes.process.get("argv") or [""]
-        name = " ".join(words[:2]) if words[0] == "-m" else os.path.basename(words[0])
+        script, *arguments = notes.process.get("argv") or [""]
+        words = [os.path.basename(script), *arguments]
+        name = " ".join(words if without_ranks else words[: 1 + (script == "-m")])
         by_host.setdefault(notes.process.get("host"), set()).add(name)
     if len(by_host) > 1 and not set.intersection(*by_host.values()):
         programs = "; ".join(f"{', '.join(sorted(names))} on {host}" for host, names in by_host.items())

@@ -17,6 +17,7 @@ LEAST_APART = 4
 TAIL = 0.05
 """Part of a dataset that training leaves out, or takes twice, from which it is told. In evaluation any part is."""
 _GLOBAL = re.compile(r"--?(?:\w+\.)?(?:global|total|effective)[-_]batch(?:[-_]size)?")
+_PARTS_OF_A_MODEL = "Ranks that hold parts of one model (tensor or pipeline parallel) are to get the same: leave them so."
 
 
 def findings(place: str, loops: Sequence[LoopNotes], ranks: dict[int, LoopNotes]) -> Iterator[Finding]:
@@ -51,7 +52,8 @@ def global_batch(loops: Sequence[LoopNotes]) -> tuple[int, str] | None:
     """Samples that an optimizer's step of these ranks' loops is over, and how they come about; None where that is not certain."""
     size = _only(notes.facts.get("batch_size") for notes in loops)
     each = [notes.total("steps") / notes.total("optimizer_steps") for notes in loops if notes.total("optimizer_steps")]
-    if not isinstance(size, int) or size < 1 or len(each) != len(loops):
+    in_turn = any(notes.total("optimizers_changed") > 0.1 * notes.total("optimizer_steps") for notes in loops)
+    if in_turn or not isinstance(size, int) or size < 1 or len(each) != len(loops):
         return None
     batches = round(min(each))
     if batches < 1 or any(abs(count - batches) > 0.1 * batches for count in each):
@@ -99,6 +101,7 @@ def _same_samples(place: str, ranks: dict[int, LoopNotes]) -> Iterator[Finding]:
     same = "" if _only(orders) is None else " in the same order"
     found = f"each of {len(ranks)} ranks goes through all {length:,} samples{same} (loader made at {place})"
     advice = "Give each rank its share: DataLoader(..., sampler=DistributedSampler(dataset, shuffle=True))"
+    advice += f". {_PARTS_OF_A_MODEL}" if same else ""
     yield Finding(id="same-samples", severity=_severity(ranks), found=found, advice=advice)
 
 
@@ -159,7 +162,7 @@ def _same_stream(place: str, ranks: dict[int, LoopNotes]) -> Iterator[Finding]:
     if alike and len(set(firsts[0][:common])) >= LEAST_APART:
         found = f"each of {len(ranks)} ranks gets the same batches of its stream (loader made at {place})"
         advice = "Give each rank its share: itertools.islice(samples, rank, None, world_size), or split_dataset_by_node, "
-        advice += "split_by_node and the like of the library that makes the stream."
+        advice += f"split_by_node and the like of the library that makes the stream. {_PARTS_OF_A_MODEL}"
         yield Finding(id="same-samples", severity=_severity(ranks), found=found, advice=advice)
 
 

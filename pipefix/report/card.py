@@ -144,9 +144,10 @@ def _without_remedy(run: Run, settled: bool) -> tuple[list[str], str | None]:
         if not run.program.loops:
             return [next(notes(run.program))], None
         if run.verdict is not None and run.verdict.kind == "step-bound":
-            of_training = "Leave the training's loader alone: look at the model, and at the loader of the evaluation."
-            return [of_training if EVALUATION_WAITS in run.verdict.sentence else "Leave the loader alone: look at the model."], None
-        clocks = "These are clocks: experiments in the program show which stage is slow, and what each fix is worth."
+            of_training = "Leave the training's loader alone: look at its steps, and at the loader of the evaluation."
+            steps = "Leave the data alone: look at the steps, whose parts the table tells."
+            return [of_training if EVALUATION_WAITS in run.verdict.sentence else steps], None
+        clocks = "These are clocks: experiments show which stage is slow, and what each fix is worth."
         return [clocks], experiments_in(run.program)
     if settled and run.verdict is not None and run.verdict.kind == "input-bound":
         return ["No remedy that pipefix knows applies here; the list of remedies says why for each."], None

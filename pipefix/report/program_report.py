@@ -48,6 +48,8 @@ def experiments_in(program: ProgramFigures, probe: str = "--probe") -> str:
     """How they are made, with its plan in place; a notebook's kernel (ipykernel's, Colab's) is not started by its user."""
     if any(word.endswith("kernel_launcher.py") for word in program.command[:1]):
         return "pipefix.probe(LOADER, step=TRAINING_STEP)"
+    if program.loops and not any(loop.loader and loop.role == "training" for loop in program.loops):
+        return "pipefix probe FILE.py:NAME"  # in the program there is no loader that they would be made with
     plan = ["--plan", program.plan] if program.plan else []
     return command("pipefix", "run", probe, *plan, *program.command)
 

@@ -147,7 +147,9 @@ def test_nothing_of_the_users_is_replaced(program: Path, capfd: pytest.CaptureFi
     out.mkdir()
     (out / "run.json").write_text('{"mine": 1}')
     assert main(["run", "train.py"]) == 2
-    assert "is not one that --out writes" in capfd.readouterr().err
+    told = capfd.readouterr().err
+    assert "is not one that --out writes" in told
+    assert "Choose another folder: pipefix run --out FOLDER" in told, "of a file in it: Choose another name"
     (out / "run.json").unlink()
     (out / "report.html").write_text("mine")
     assert main(["run", "train.py"]) == 2

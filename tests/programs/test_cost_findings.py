@@ -81,11 +81,14 @@ def test_checkpoints_that_the_loop_waits_for() -> None:
     slow, quick, evaluation = loop(), loop(), loop(trains=False)
     for notes, spent in ((slow, 0.3), (quick, 0.01), (evaluation, 0.3)):
         for block in notes.blocks:
-            block.update(saves=1, saved_s=spent)
+            block.update(saved_s=spent)
     ((name, found),) = told(slow)
     assert name == "blocking-saves"
-    assert found.startswith("the training loop waits for 20 calls of torch.save: 6.00 s, ")
+    assert found.startswith("the training loop waits for calls of torch.save: 6.00 s, ")
     assert told(quick) == told(evaluation) == []
+    after = loop()
+    after.blocks[-1].update(saved_s=40.0, saved_outside_s=40.0)
+    assert told(after) == [], "the model, when training was over, was 360 % of its time"
 
 
 def test_batches_of_many_tensors() -> None:

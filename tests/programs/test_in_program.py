@@ -274,11 +274,13 @@ def test_what_could_not_be_done_in_the_program_is_told(tmp_path: Path) -> None:
     assert run.program is not None
     (error,) = run.program.errors
     assert error.startswith(NOT_PROBED)
-    assert error.endswith("Let it train for longer, by more epochs or more data.")
-    failed = Run(program=ProgramFigures(command=["train.py"], exit_code=1, seconds=1.0))
-    run = _with_probe(failed, job, Ended(1, 1.0), ["train.py"])
-    assert run.program is not None
-    assert run.program.errors[0].endswith("first batches of epochs left out.")
+    assert error.endswith("first batches of epochs left out."), "that no loop was seen is told beside"
+    known = (0, "train.py:3", "epochs or more data."), (1, "train.py:3", "left out."), (0, "", "none to probe.")
+    for code, loader, said in known:
+        loops = [LoopFigures(loader=loader, role="training", steps=5)]
+        short = Run(program=ProgramFigures(command=["train.py"], exit_code=code, seconds=1.0, loops=loops))
+        run = _with_probe(short, job, Ended(code, 1.0), ["train.py"])
+        assert run.program is not None and run.program.errors[0].endswith(said)
     limited = Run(program=ProgramFigures(command=["train.py"], exit_code=-2, seconds=1.0, at_limit=True))
     run = _with_probe(limited, job, Ended(-2, 1.0, at_limit=True), ["train.py"])
     assert run.program is not None

@@ -46,9 +46,10 @@ def program(folder: Path, *processes: list[dict[str, Any]], seconds: float = 10.
         ([steps(wait, 0.5 - wait) for wait in (0.02, 0.03)] * 6, "balanced", "in 5.0 % (4"),
         ([steps(wait, 0.5) for wait in (0.0, 0.2)] * 4, "inconclusive", ") of its time, and that is too wide a range for"),
         ([steps(0.3, 0.2)] * 4, "inconclusive", "in 60 % of its time, and that is too short for a verdict."),
+        ([steps(0.3, 0.2, steps=1, first_s=[0.3])], "inconclusive", "first batch of its only epoch, and that is too short"),
         ([*[steps(0.0, 0.5)] * 9, steps(0.5, 0.1)], "inconclusive", "too wide a range"),
     ],
-    ids=["waits", "works", "between", "about 5 %, surely little", "half of it", "four notes", "one note of ten"],
+    ids=["waits", "works", "between", "about 5 %, surely little", "half of it", "four notes", "one batch", "one note of ten"],
 )
 def test_the_verdict_follows_the_share(tmp_path: Path, noted: list[dict[str, Any]], kind: str, told: str) -> None:
     found = program(tmp_path, [PROCESS, LOOP, *noted, ENDED])
@@ -101,7 +102,7 @@ def test_lines_that_take_more_than_the_waits_are_told(wait: float, step: float, 
 
 def test_what_is_done_between_epochs_is_the_trainings(tmp_path: Path) -> None:
     """Also after epochs that only look at the samples, which are of a loop of their own."""
-    around = {"between_s": 0.5, "saves": 1, "saved_s": 0.25, "saved_outside_s": 0.25, "saved_between_s": 0.25}
+    around = {"between_s": 0.5, "saved_s": 0.25, "saved_outside_s": 0.25, "saved_between_s": 0.25}
     looked = steps(0.4, 0.1, optimizer_steps=0, without_gradients=10, epoch=2, **around)
     found = program(tmp_path, [PROCESS, LOOP, steps(0.1, 0.4, epoch=1), looked, steps(0.1, 0.4, epoch=3), ENDED])
     assert [(loop.role, loop.steps, loop.between_epochs_s) for loop in found.loops] == [

@@ -488,6 +488,64 @@ def test_threads_that_go_through_loops_beside_each_other(tmp_path: Path, monkeyp
     assert sum(note["step_s"] for note in by_loop[0]) == pytest.approx(3 * (3 * 0.5 + 0.25)), "the last one is not over"
 
 
+def test_no_training_waits_for_what_is_saved_after_its_last_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop was left by ``break``, and the model saved for longer than it had trained: training was told to have taken no time."""
+    now = 100.0
+    for module in ("observer", "loops", "training"):
+        monkeypatch.setattr(f"pipefix.programs.observing.{module}.clock", lambda: now)
+    observer, loader = Observer(str(tmp_path)), Loader(place="trains")
+    loop = Loop(0, loader.place)
+    observer.loops.all.append(loop)
+    epoch = observer.epochs[loader] = Epoch(loop, loader, 1, 0.0)
+    observer.notes.write("begun")
+    for _ in range(3):
+        observer.took(loader, epoch, now, now, None, False)
+        observer.saved(now, now + 0.5)
+        now += 0.5
+        observer.training.optimizer_begins()
+        observer.training.optimizer_stepped()
+    observer.saved(now, now + 20.0)
+    now += 20.0
+    observer.ended()
+    (file,) = tmp_path.iterdir()
+    notes = [event for event in map(json.loads, file.read_text().splitlines()) if event["event"] == "steps"]
+    sums = [sum(note[name] for note in notes) for name in ("step_s", "saved_s", "saved_outside_s")]
+    assert sums == pytest.approx([1.5, 21.5, 20.0])
+
+
+def test_optimizers_that_take_turns_are_told_from_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With two, and gradients of eight batches, a step was told to be over four of them."""
+    monkeypatch.setattr("pipefix.programs.observing.loops.clock", lambda: 100.0)
+    observer, loader = Observer(str(tmp_path)), Loader(place="trains")
+    loop = Loop(0, loader.place)
+    observer.epochs[loader] = Epoch(loop, loader, 1, 0.0)
+    observer.took(loader, observer.epochs[loader], 100.0, 100.0, None, False)
+    first, second = object(), object()
+    for optimizer, changed in ((first, 0), (first, 0), (second, 1), (first, 2)):
+        observer.training.optimizer_begins(optimizer)
+        observer.training.optimizer_stepped(optimizer)
+        assert loop.optimizers_changed == changed
+
+
+def test_the_parts_of_steps_without_a_loader_are_no_more_than_the_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the first one began is not known: of two slow steps the backward passes were told as 160 %."""
+    now = 100.0
+    for module in ("loops", "training"):
+        monkeypatch.setattr(f"pipefix.programs.observing.{module}.clock", lambda: now)
+    observer = Observer(str(tmp_path))
+    monkeypatch.setattr(observer, "flush", lambda loop: None)
+    monkeypatch.setattr("pipefix.programs.observing.training.compiles", lambda: True)  # no hooks
+    for _ in range(2):
+        now += 9.0
+        observer.training.went_back(now - 8.0, now)
+        observer.training.optimizer_begins()
+        now += 1.0
+        observer.training.optimizer_stepped()
+    loop = observer.training.program
+    assert loop is not None
+    assert (loop.steps, loop.step_s, loop.backward_s, loop.optimizer_s) == (2, 11.0, 8.0, 2.0)
+
+
 class Loader(SimpleNamespace):
     """Stands for its iterator as well: it can be a key."""
 

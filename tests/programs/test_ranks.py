@@ -93,13 +93,19 @@ def test_ranks_on_unlike_machines() -> None:
 def test_another_program_on_another_machine_is_no_node_of_this_one() -> None:
     """Two machines that share a home, and each a program in the same directory: their loops were told as one program's."""
     here, there = rank(None), rank(None)
-    for one, host, argv in ((here, "a", ["train.py", "--lr", "1"]), (there, "b", ["/home/me/train.py"])):
+    for one, host, argv in ((here, "a", ["train.py", "--lr", "1"]), (there, "b", ["/home/me/train.py", "--lr", "1"])):
         one.process.update(host=host, argv=argv)
     assert told(here, there) == []
+    there.process["argv"] = ["train.py", "--lr", "2"]
+    assert told(here, there)[0][1].endswith("(train.py --lr 1 on a; train.py --lr 2 on b)"), "a search, a trial on each machine"
+    ranks = rank(0), rank(1)
+    for one, other in zip(ranks, (here, there), strict=True):
+        one.process.update(host=other.process["host"], argv=other.process["argv"])
+    assert told(*ranks) == [], "nodes are given a rank as an argument"
     there.process["argv"] = ["-m", "evaluate"]
     ((name, found),) = told(here, there)
     assert name == "several-programs"
-    assert found.endswith("(train.py on a; -m evaluate on b)")
+    assert found.endswith("(train.py --lr 1 on a; -m evaluate on b)")
 
 
 def test_ranks_pinned_unlike_and_on_other_storage() -> None:

@@ -18,6 +18,8 @@ def test_ranks_that_read_the_same_samples() -> None:
     assert (name, found) == ("same-samples", "each of 2 ranks goes through all 100 samples (loader made at train.py:7)")
     ((name, found),) = told(rank(0, share=WHOLE), rank(1, share=WHOLE))
     assert "in the same order" in found
+    advices = [findings([rank(0, share=WHOLE), rank(1, share=WHOLE, orders=orders)])[0].advice for orders in ((1, 2), (3, 4))]
+    assert ["tensor or pipeline parallel" in advice for advice in advices] == [True, False], "whose ranks are to get the same"
     assert told(rank(0, share=WHOLE), rank(1, share={**WHOLE, "dataset": 8})) == [], "each has files of its own"
     assert told(rank(0, share=WHOLE), rank(1, share={**WHOLE, "dataset": None})) == []
     assert told(rank(None, share=WHOLE)) == []
@@ -136,6 +138,9 @@ def test_a_global_batch_that_was_not_asked_for(words: list[str], steps_a_step: f
     found = told(*loops)
     assert [name for name, _ in found] == ([] if said is None else ["global-batch"])
     assert said is None or said in found[0][1]
+    for notes in loops:
+        notes.blocks[0]["optimizers_changed"] = notes.total("optimizer_steps")
+    assert told(*loops) == [], "as of Muon and AdamW: each takes a step, and both steps are of the same batches"
 
 
 def test_a_loader_that_gives_nothing() -> None:

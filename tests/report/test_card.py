@@ -49,7 +49,8 @@ def test_a_cache_of_unknown_size_is_not_said_to_take_no_disk() -> None:
 
 def of_program(kind: str, sentence: str, *command: str) -> Run:
     verdict = Verdict(kind=kind, stage=None, sentence=sentence, confidence=1.0, rule="")
-    return Run(verdict=verdict, program=ProgramFigures(command=[*command], loops=[LoopFigures(loader="train.py:3")]))
+    loop = LoopFigures(loader="train.py:3", role="training")
+    return Run(verdict=verdict, program=ProgramFigures(command=[*command], loops=[loop]))
 
 
 def test_what_comes_next_for_a_program_of_which_clocks_alone_are_known() -> None:
@@ -61,9 +62,13 @@ def test_what_comes_next_for_a_program_of_which_clocks_alone_are_known() -> None
     for launcher in ("/usr/lib/ipykernel_launcher.py", "/usr/local/lib/colab_kernel_launcher.py"):
         in_notebook = card(of_program("input-bound", waits, launcher, "-f", "kernel.json"))
         assert in_notebook.command == "pipefix.probe(LOADER, step=TRAINING_STEP)"
-    assert card(of_program("step-bound", "Not the data.", "train.py")).next == ["Leave the loader alone: look at the model."]
+    told = card(of_program("step-bound", "Not the data.", "train.py")).next
+    assert told == ["Leave the data alone: look at the steps, whose parts the table tells."], "not: at the model"
     beside = card(of_program("step-bound", "Not the data. Evaluation waits for longer: 3 s.", "train.py"))
-    assert beside.next == ["Leave the training's loader alone: look at the model, and at the loader of the evaluation."]
+    assert beside.next == ["Leave the training's loader alone: look at its steps, and at the loader of the evaluation."]
+    without = of_program("inconclusive", "Inconclusive: The program trains without a DataLoader.", "train.py")
+    without = replace(without, program=replace(without.program, loops=[LoopFigures(loader="", role="training")]))
+    assert card(without).command == "pipefix probe FILE.py:NAME", "run --probe would find no loader"
 
 
 def test_of_a_program_of_which_nothing_was_seen_the_reason_comes_next() -> None:

@@ -59,6 +59,8 @@ class Loop:
         """Where the makers of its batches write what these take by stage."""
         self.model_looks = 0
         """Steps in which it was looked how a model is called."""
+        self.optimizer = 0
+        """Which took its latest step, by its `id`."""
         self.in_turn: set[Loop] = set()
         """Loops whose batches its steps work on as well: of two loaders, one batch each in turn."""
         self.waited_s = 0.0
@@ -101,7 +103,7 @@ class Loop:
         self.making_cpu_s = self.making_s = self.between_s = self.device_wait_s = 0.0
         self.watched_s = self.queued_s = self.workers_queued_s = 0.0
         self.looked_into_s = self.outside_s = self.saved_s = self.saved_outside_s = self.saved_between_s = 0.0
-        self.device_steps = self.on_device_steps = self.saves = self.calls_without_gradients = 0
+        self.device_steps = self.on_device_steps = self.optimizers_changed = self.calls_without_gradients = 0
         self.on_device: dict[str, float] = {}
         """Seconds of the parts of `on_device_steps` steps, by the device's clock."""
         self.first_s: list[float] = []
@@ -134,6 +136,8 @@ class Epoch:
         """Seconds of loops inside its present step."""
         self.inner_by_mark = 0.0
         """Of those, seconds before `marked`."""
+        self.saved_s = 0.0
+        """Seconds of checkpoints since `marked`."""
         self.cpu_s, self.queued_s, self.workers_queued_s = cpu_seconds(pids), queued_seconds(), queued_seconds(pids)
         """CPU that they had used, and how long its thread and they had waited for one, when it was looked last."""
         self.cpu_at = clock()

@@ -65,7 +65,7 @@ class Observer:
         if self.device is None:
             self.device = in_use()
         self.notes.tell_rank()
-        if loop.steps or loop.optimizer_steps or loop.step_s or loop.wait_s or loop.saves:  # of a last step, its time alone
+        if loop.steps or loop.optimizer_steps or loop.step_s or loop.wait_s or loop.saved_s:  # of a last step, its time alone
             self.notes.write("steps", loop=loop.number, **loop.figures())
             loop.noted()
 
@@ -237,7 +237,7 @@ class Observer:
         if (loop.in_turn or not epoch.trains) and not no_gradients and epoch.batches > 1:
             self.models.look_into_step(loop)
         epoch.delivered = epoch.marked = now
-        epoch.inner_s = epoch.inner_by_mark = 0.0
+        epoch.inner_s = epoch.inner_by_mark = epoch.saved_s = 0.0
         if now - loop.since > loop.noted_after:
             epoch.look_at_cpu()
             epoch.delivered = epoch.marked = now + self._look_here(iterator, epoch)  # once it imports for tenths of a second
@@ -265,11 +265,12 @@ class Observer:
         """The main thread called ``torch.save``: of the training loop, also after an evaluation."""
         loop = self.worked_on() or next((loop for loop in reversed(self.loops.all) if loop.trains), None)
         if loop is not None and threading.current_thread() is threading.main_thread():
-            loop.saves += 1
             loop.saved_s += now - begun
             if self.current is None:
                 loop.saved_outside_s += now - begun
                 loop.saved_since += now - begun
+            elif self.here.current is not None:
+                self.here.current.saved_s += now - begun
 
     def _told_apart(self, epoch: Epoch) -> None:
         checksums, epoch.checksums = epoch.checksums, None

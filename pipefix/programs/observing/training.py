@@ -54,7 +54,7 @@ class TrainingSteps:
         self.reached("other")
         self._optimizer_since = clock()
 
-    def optimizer_stepped(self, *_: Any) -> None:
+    def optimizer_stepped(self, optimizer: Any = None, *_: Any) -> None:
         if _in_another_step():
             return
         self.reached("optimizer")
@@ -66,10 +66,12 @@ class TrainingSteps:
         self._observer.calls += 1
         loop, current = self._trains()
         loop.optimizer_steps += 1
+        loop.optimizers_changed += loop.optimizer not in (0, id(optimizer))
+        loop.optimizer = id(optimizer)
         loop.optimizer_s += took if self._in_its_time(loop) else 0.0
         if current is not None:
             loop.steps_in_thread += current.thread == threading.get_ident()
-            current.marked, current.inner_by_mark = now, current.inner_s
+            current.marked, current.inner_by_mark, current.saved_s = now, current.inner_s, 0.0
         if loop is self.program:
             if not self.count:
                 loop.steps = 0  # that its backward passes were counted as
@@ -82,6 +84,8 @@ class TrainingSteps:
         loop.steps += 1
         if self._latest:
             loop.step_s += now - self._latest
+        else:  # when the first one began is not known, so its parts are none of the time that is
+            loop.backward_s = loop.optimizer_s = 0.0
         self._latest = now
         look, self._look = self._look, None
         if look is not None:
@@ -124,7 +128,7 @@ class TrainingSteps:
             self._look.worked(begun, now)
         if current is not None:
             loop.forward_s += begun - current.marked - (current.inner_s - current.inner_by_mark)
-            current.marked, current.inner_by_mark = now, current.inner_s
+            current.marked, current.inner_by_mark, current.saved_s = now, current.inner_s, 0.0
         if loop is self.program and not self.count:
             self._own_step(loop, now)  # a program that changes its parameters without torch's optimizers
 

@@ -50,6 +50,7 @@ class Turns:
         for around in (here, *(epoch for thread, epoch in self._asked.copy().items() if thread != own)):
             for epoch in chain(around):
                 left_at_mark(epoch)
+                epoch.loop.saved_outside_s += epoch.saved_s  # after its last step: training waited for none of that
 
     def forget(self) -> None:
         self._asked.clear()

@@ -254,7 +254,9 @@ def _is_state(key: str) -> bool:
 
 
 def _of_numpy(values: Any) -> Any:
-    """A tensor as an array, in a type that NumPy has; anything else as it is."""
+    """A tensor as an array, in a type that NumPy has, and so an index or an array of pandas' own; anything else as it is."""
+    if type(values).__module__.partition(".")[0] == "pandas":
+        return values.to_numpy()
     if not hasattr(values, "detach"):
         return values
     tensor = values.detach().cpu()

@@ -218,6 +218,9 @@ HELD = {
     "arrow strings": lambda labels: pa.array(map(str, labels)),
     "column": lambda labels: pd.Series(labels, index=range(0, 2 * len(labels), 2)),
     "column of times": lambda labels: pd.Series(pd.to_datetime(labels, utc=True)),
+    "values of a column of texts": lambda labels: pd.Series([str(label) for label in labels], dtype="string").values,
+    "values of a column of categories": lambda labels: pd.Categorical(labels, categories=range(len(labels))),
+    "index": lambda labels: pd.Index(labels),
     "bfloat16": lambda labels: torch.tensor(labels).remainder(100).to(torch.bfloat16),
 }
 

@@ -209,6 +209,8 @@ class Labelled:
         self.labels = labels
 
 
+SHARED = torch.eye(2).unbind()
+
 HELD = {
     "list": lambda labels: [[object(), torch.ones(3), {"a": (1, label)}, 2.5, b"\xff"] for label in labels],
     "array of objects": lambda labels: np.array(labels, dtype=object),
@@ -221,6 +223,7 @@ HELD = {
     "values of a column of texts": lambda labels: pd.Series([str(label) for label in labels], dtype="string").values,
     "values of a column of categories": lambda labels: pd.Categorical(labels, categories=range(len(labels))),
     "index": lambda labels: pd.Index(labels),
+    "objects that samples share": lambda labels: [SHARED[label == 7] for label in labels],
     "bfloat16": lambda labels: torch.tensor(labels).remainder(100).to(torch.bfloat16),
 }
 

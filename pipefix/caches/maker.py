@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -95,8 +96,8 @@ class SourceMaker:
         self._root = blueprint.source.root
         self._witness = witness
         witness.stop_at, witness.by_path, witness.maps = blueprint.stop_at, blueprint.by_path, blueprint.maps
-        self._stored: dict[tuple[str, int, int], list[int]] = {}
-        """Ranges that the part's records hold, by file, offset and length: place in the record, and the record's position."""
+        self._stored: dict[tuple[str, int, int, int], list[int]] = {}
+        """Ranges that the part's records hold, by file, offset, length and checksum: place in the record, and its position."""
         self._position = 0
 
     def make(self, index: int, sample: Callable[[int], Any]) -> bytes:
@@ -105,8 +106,11 @@ class SourceMaker:
         return source_record(reads, self._root, self._stored, self._position - 1)
 
 
-def source_record(reads: Reads, root: str | None, stored: dict[tuple[str, int, int], list[int]], position: int) -> bytes:
-    """What a sample read, less the ranges that are ``stored`` by an earlier record; its own are added to those."""
+def source_record(reads: Reads, root: str | None, stored: dict[tuple[str, int, int, int], list[int]], position: int) -> bytes:
+    """What a sample read, less the ranges that are ``stored`` by an earlier record; its own are added to those.
+
+    A file need not be the same for every sample: some write what they unpack to one and the same file, and read it.
+    """
     payloads: list[bytes] = []
     entries: list[Any] = []
     place = 0
@@ -114,7 +118,7 @@ def source_record(reads: Reads, root: str | None, stored: dict[tuple[str, int, i
         name = name_of(path, root)
         pieces = []
         for offset, data in file_read.runs():
-            piece = (name, offset, len(data))
+            piece = (name, offset, len(data), zlib.crc32(data))
             if piece in stored:
                 pieces.append([offset, len(data), *stored[piece]])
                 continue

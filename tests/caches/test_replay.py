@@ -74,6 +74,23 @@ def test_the_same_without_the_files(folder, replayed, reader):
     replayed(ReadBy(folder, reader))
 
 
+class Unpacking(Shard):
+    """Writes what it unpacks to one and the same file, as for a library that opens files alone."""
+
+    def __getitem__(self, index: int) -> bytes:
+        unpacked = Path(self.path).with_suffix(".unpacked")
+        unpacked.write_bytes(bytes([index]) * self.each)
+        return unpacked.read_bytes()
+
+
+def test_a_file_that_is_another_one_for_every_sample(tmp_path, make):
+    """All samples of a part were given what the first one had read."""
+    (tmp_path / "shard").write_bytes(bytes(40))
+    dataset = Unpacking(tmp_path / "shard", 8)
+    cached = CachedDataset(make(dataset, "source").folder, dataset=dataset)
+    assert [cached[index][0] for index in range(5)] == [0, 1, 2, 3, 4]
+
+
 @pytest.mark.parametrize("reader", ["pil", "cv2", "torchvision", "json, picture and mask"])
 def test_samples_are_run_only_as_far_as_their_reading_goes(folder, reader):
     assert survey(ReadBy(folder, reader), recipe_of("lmdb", "source"), "").blueprint.stop_at is not None

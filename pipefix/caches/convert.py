@@ -294,9 +294,13 @@ def _kept(
     numbers of the others. For an update these are also parts of which not every byte is what was written."""
     plan = source.blueprint = msgspec.structs.replace(source.blueprint, part_samples=existing.part_samples)
     then, state = existing.source.attributes, State(samples=existing.samples)
+    # Names are relative to the directory that the files shared then; where all of these moved, or were copied, to the new one.
+    old, new = existing.source.root, plan.source.root
+    moved = old is not None and new is not None and os.path.commonpath([old, new]) not in (old, new)
     comparable = plan.cut == existing.cut and plan.columns == existing.columns and bool(then)
+    comparable = comparable and not (moved and plan.recipe.store == "source")  # its records are found by the names of files
     parts = existing.parts if comparable and not changed(then, plan.source.attributes) else []
-    is_current = _current(source, existing.source)
+    is_current = _current(source, msgspec.structs.replace(existing.source, root=new if moved else old))
     parts_kept: dict[int, Facts] = {}
     for number, part in enumerate(parts):
         if (part.start, part.stop) != plan.range(number):
@@ -310,9 +314,7 @@ def _kept(
             say(state)
             if any(PartCheck(folder, existing, number, part).problems()):
                 del parts_kept[number]
-    old, new = existing.source.root, plan.source.root
-    if parts_kept and old is not None and (new is None or os.path.commonpath([old, new]) in (old, new)):
-        # Names in them are relative to the directory that the files shared then; where all of these moved, to the new one.
+    if parts_kept and old is not None and not moved:
         source.blueprint = msgspec.structs.replace(plan, source=msgspec.structs.replace(plan.source, root=old))
     count = plan.parts or 0
     stale = tuple(number for number in range(count) if number not in parts_kept)

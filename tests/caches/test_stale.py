@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
+import shutil
 import tracemalloc
 import weakref
 from array import array
@@ -26,7 +27,7 @@ from pipefix.caches.cut import listed
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.fingerprint import Fingerprint
 from pipefix.vocabulary.errors import BadUsage, TargetError
-from tests.caches.sources import Files
+from tests.caches.sources import Files, draw
 
 CODE = """
 import numpy as np
@@ -191,6 +192,18 @@ def test_a_dataset_that_moved_is_the_same(tmp_path, pictures, make):
     assert len(CachedDataset(folder, dataset=moved, root=tmp_path / "elsewhere")) == len(pictures)
     with pytest.raises(BadUsage, match="files or labels of its samples"):
         CachedDataset(folder, dataset=Files(list(reversed(moved.paths))), root=tmp_path / "elsewhere")
+
+
+def test_a_copy_of_the_dataset_is_held_against_its_own_files(tmp_path, pictures, make, small_parts):
+    """What was mended in the copy stayed in the cache as it was: its files were compared with those that it was copied from."""
+    for store in ("decoded", "source"):
+        make(Files(pictures), store, name=store)
+    shutil.copytree(pictures[0].parent, tmp_path / "copy")
+    copied = Files([tmp_path / "copy" / path.name for path in pictures])
+    assert make(copied, "decoded", name="decoded").changed == ()
+    assert make(copied, "source", name="source").changed == (0, 1, 2), "it reads by the names of the files"
+    draw(tmp_path / "copy" / "05.jpg", 40)
+    assert make(copied, "decoded", name="decoded").changed == (1,)
 
 
 def test_a_wrapped_dataset_is_looked_into(pictures, make):

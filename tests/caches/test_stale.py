@@ -34,9 +34,10 @@ import numpy as np
 from torch.utils.data import Dataset
 
 SIZE = 4
+MORE, MEAN = [0, 1], np.array([0.5, 0.25])
 
 def scaled(value):
-    return value * 2
+    return value * 2 + MORE[0] - MEAN[0]
 
 class Data(Dataset):
     '''Numbers.'''
@@ -66,6 +67,8 @@ def dataset_of(folder: Path, old: str = "", new: str = "", **settings: Any) -> A
 EDITS = [
     ("value * 2", "value * 3"),
     ("SIZE = 4", "SIZE = 5"),
+    ("[0, 1]", "[1, 0]"),
+    ("[0.5, 0.25]", "[0.25, 0.5]"),
     ("list(range(40))", "list(range(40))[::-1]"),
 ]
 

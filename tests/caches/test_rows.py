@@ -101,6 +101,18 @@ def test_texts_are_tokenised_on_the_way(make, tmp_path):
         make(Texts(), "rows", "parquet", tokenizer="absent/tokenizer.json", text="text", name="third")
 
 
+def test_tokens_of_a_text_do_not_hang_on_its_neighbours(make, tmp_path):
+    """A tokenizer that was saved with its padding filled each row up to the longest of its group."""
+    tokenizers = pytest.importorskip("tokenizers")
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[UNK]": 0, "a": 1}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer.enable_padding()
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    texts = Odd(lambda index: {"text": "a " * (index % 9)})
+    cached = CachedDataset(make(texts, "rows", "parquet", tokenizer=str(tmp_path / "tokenizer.json"), text="text").folder)
+    assert [len(cached[index]["input_ids"]) for index in (1, 7, 3)] == [1, 7, 3]
+
+
 @pytest.mark.parametrize(
     ("at", "name", "value", "said"),
     [

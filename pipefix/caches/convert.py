@@ -112,6 +112,8 @@ def recipe_of(
     ):  # fmt: skip
         if is_wrong:
             raise BadUsage(message, advice=advice)
+    if tokenizer is not None and os.path.isfile(tokenizer):
+        tokenizer = os.path.abspath(tokenizer)  # the target's code may change the working directory
     if store == "resized" and size is None:
         size = DEFAULT_SIZE
     return Recipe(

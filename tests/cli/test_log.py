@@ -148,6 +148,13 @@ def test_steps_that_were_taken_back_save_nothing(folder: Path, capsys: pytest.Ca
         assert saved() is None, "another step of that number was never measured"
 
 
+def test_that_it_saves_nothing_is_told_where_it_was_asked(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Log(folder) as log:
+        log.write("ended", measured={**TOTAL, "before": TOTAL["after"], "after": TOTAL["before"]})
+    assert main(["log", str(folder), "--epochs", "90"]) == 0
+    assert "What fix kept saves nothing of an epoch: " in capsys.readouterr().out
+
+
 def test_files_of_others_and_broken_ones_are_passed_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "package.json").write_text("{}")
     (tmp_path / "cut.json").write_text('{"format": "pipefix.run/1", "crea')

@@ -206,15 +206,14 @@ def getter(dataset: Any, hook: Hook | None) -> Callable[[int], Any]:
     return dataset.__getitem__ if hook is None and has_own else take
 
 
-def as_cut(get: Callable[[int], Any], hook: Hook, call: Call) -> Callable[[int], Any]:
+def as_cut(get: Callable[[int], Any], hook: Hook, call: Call, instead: str) -> Callable[[int], Any]:
     """``get``, which raises where what runs live would be run on something else than the dataset runs it on."""
 
     def take(index: int) -> Any:
         sample = get(index)
         if sample is not None and not hook.gave(call, sample):
             raise Unreadable(
-                "it does not hold what its transforms gave, where others do: those that run live would be run on it all the same. "
-                "Keep what samples read: --store source"
+                f"it does not hold what its transforms gave, where others do: those that run live would be run on it too.{instead}"
             )
         return sample
 

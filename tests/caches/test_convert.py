@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch.utils.data import ConcatDataset, Dataset
+from torch.utils.data import ConcatDataset, Dataset, IterableDataset
 from torchvision.transforms import v2
 
 from pipefix.caches import estimate
@@ -268,6 +268,25 @@ def test_a_sample_that_the_dataset_does_not_transform_is_told(pictures, make, st
     with pytest.raises(TargetError, match=r"Sample 6 .*does not hold what its transforms gave.*--store source"):
         make(OfSome(pictures, v2.RandomCrop(20)), store)
     assert make(OfSome(pictures, v2.Resize(20)), "sample", name="fixed").manifest.length == 12, "nothing runs live"
+
+
+class OfSomeStreamed(IterableDataset[Any]):
+    """The same as a stream."""
+
+    def __init__(self, paths: list[Path], transform: Any) -> None:
+        self.paths, self.transform = paths, transform
+
+    def __iter__(self) -> Any:
+        for index, path in enumerate(self.paths):
+            image = Image.open(path).convert("RGB")
+            yield self.transform(image) if index < 6 else image, index
+
+
+def test_of_a_stream_what_samples_read_is_not_advised(pictures, make):
+    """It was told to keep that, which convert refuses for streams."""
+    with pytest.raises(TargetError, match=r"Sample 6 .*does not hold what its transforms gave") as raised:
+        make(OfSomeStreamed(pictures, v2.RandomCrop(20)), "sample")
+    assert "--store source" not in f"{raised.value} {raised.value.advice}"
 
 
 def test_what_cannot_be_stored_is_named_with_the_way_out(make):

@@ -111,6 +111,11 @@ def source_record(reads: Reads, root: str | None, stored: dict[tuple[str, int, i
 
     A file need not be the same for every sample: some write what they unpack to one and the same file, and read it.
     """
+    if reads.rewritten is not None:
+        raise TargetError(
+            f"A sample reads {reads.rewritten} twice, with other bytes the second time: a cache would answer with the first ones.",
+            advice="Store the finished samples instead: --store sample",
+        )
     payloads: list[bytes] = []
     entries: list[Any] = []
     place = 0

@@ -21,6 +21,7 @@ from pipefix.caches import replay
 from pipefix.caches.convert import recipe_of
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.survey import survey
+from pipefix.vocabulary.errors import TargetError
 from tests.caches.sources import WAYS, Files, ReadBy, Shard, draw
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -89,6 +90,20 @@ def test_a_file_that_is_another_one_for_every_sample(tmp_path, make):
     dataset = Unpacking(tmp_path / "shard", 8)
     cached = CachedDataset(make(dataset, "source").folder, dataset=dataset)
     assert [cached[index][0] for index in range(5)] == [0, 1, 2, 3, 4]
+
+
+class UnpackingTwice(Unpacking):
+    """A picture and its mask, one after the other."""
+
+    def __getitem__(self, index: int) -> bytes:
+        return super().__getitem__(2 * index) + super().__getitem__(2 * index + 1)
+
+
+def test_a_file_that_is_another_one_within_a_sample_is_told(tmp_path, make):
+    """The second read was answered with what the first one had read."""
+    (tmp_path / "shard").write_bytes(bytes(40))
+    with pytest.raises(TargetError, match=r"A sample reads .*shard\.unpacked twice, with other bytes the second time"):
+        make(UnpackingTwice(tmp_path / "shard", 8), "source")
 
 
 @pytest.mark.parametrize("reader", ["pil", "cv2", "torchvision", "json, picture and mask"])

@@ -44,13 +44,16 @@ class Fingerprint:
     """Of a dataset of ``length`` samples, whose files may lie below another of these ``roots`` tomorrow."""
 
     def __init__(self, dataset: Any, length: int | None, roots: Collection[str | None] = ()) -> None:
-        self._length = length
         self._roots = sorted({root.rstrip(os.sep) for root in (*roots, *_own_roots(dataset)) if root}, key=len, reverse=True)
         self._lists: list[tuple[str, Any]] = []
         self._is_state: Callable[[str], bool] = _is_state
         self.attributes: dict[str, str] = {}
         """Digests by name of what the dataset holds, its long lists left out."""
-        for name, value in _attributes(dataset, ""):
+        held = list(_attributes(dataset, ""))
+        picking = tuple(name.removesuffix("indices") for name, _ in held if name == "indices" or name.endswith(".indices"))
+        for name, value in held:
+            # Of what is picked from by indices, as a Subset does, an element's place is not that of its sample.
+            self._length = None if name.startswith(picking) and not name.endswith("indices") else length
             digest = hashlib.sha256()
             self._walk(name, value, digest, 0, {})
             self.attributes[name] = digest.hexdigest()[:16]

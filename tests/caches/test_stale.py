@@ -218,6 +218,14 @@ def test_a_wrapped_dataset_is_looked_into(pictures, make):
         CachedDataset(folder, dataset=Subset(dataset, range(0, 12, 2)))
 
 
+def test_a_label_of_a_sample_that_is_picked_by_its_index(pictures, make, small_parts):
+    """The part at the label's own place was made anew, and that of its sample was said to be unchanged."""
+    backwards = Subset(Files(pictures), range(11, -1, -1))
+    make(backwards, "decoded")
+    backwards.dataset.labels[0] = 99
+    assert CachedDataset(make(backwards, "decoded", update=True).folder, dataset=backwards)[11][1] == 99
+
+
 class Labelled:
     """A dataset that holds its labels so."""
 

@@ -138,6 +138,9 @@ def convert(
         folder = Path(os.path.realpath(folder))
     refuse_places_of_the_source(dataset, folder)
     workers = workers_for(dataset, workers)
+    if recipe.store != "source" and any(hasattr(type(part), "set_epoch") for _, part in datasets_in(dataset)):
+        instead = "" if is_stream(dataset) else " To have its code run in each of them, keep what samples read: --store source"
+        warnings.warn(f"What the dataset's set_epoch changes is stored as it is now, for all epochs.{instead}", RuntimeWarning, 2)
     with folders.locked(folder, quarantine=recipe.on_bad == "quarantine") as work:
         with told_by_the_disk(folder):
             existing = None if work.is_new else _existing(folder, recipe)

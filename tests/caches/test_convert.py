@@ -254,6 +254,24 @@ def test_randomness_of_some_samples_is_not_frozen(make, generator):
         make(Sometimes(generator), "sample")
 
 
+class OfEpochs(Numbers):
+    """Its crops are drawn by the number of the epoch and of the sample."""
+
+    epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __getitem__(self, index: int) -> Any:
+        return random.Random(f"{self.epoch} {index}").random()
+
+
+def test_that_what_differs_by_epoch_is_stored_as_of_one_is_told(make):
+    """The same crops came in every epoch, and nobody said so: a sample that is made twice gives the same."""
+    with pytest.warns(RuntimeWarning, match=r"set_epoch changes is stored as it is now, for all epochs\. .*--store source"):
+        make(OfEpochs(8), "sample")
+
+
 class OfSome(Files):
     """Augments the pictures of its rare classes."""
 

@@ -52,7 +52,7 @@ def convert(
         workers: processes (default: one a core).
         on_bad: what a sample that raises does: end the conversion, or be left out ("quarantine" lists it in a file).
         max_bad: part of the samples that may be left out before the conversion ends: 0.01, or ``"1%"``.
-        tokenizer: tokenise rows with this ``tokenizer.json``.
+        tokenizer: tokenise rows with this ``tokenizer.json``, without padding.
         text: the field that is tokenised.
         limit: take the first so many samples of a stream.
         update: make anew what is damaged, or has changed in the source since.

@@ -22,7 +22,7 @@ from pipefix.vocabulary.errors import BadUsage, PipefixError
 from pipefix.vocabulary.files import open_regular, read_regular
 
 MOST_FILES, LARGEST = 500, 64_000_000
-"""JSON files of a folder that are looked into, and bytes of one."""
+"""JSON files of a folder that are looked into, the last that were written, and bytes of one."""
 _FILE = re.compile(r"(?P<file>[^:\0]+\.py)(:[^\W\d]\w*)?")
 
 
@@ -49,7 +49,8 @@ def _moment(at: str) -> float:
 
 def _runs(folder: Path) -> Iterator[tuple[Path, runfile.Run]]:
     """The run files of a folder, and that of a program's run in it."""
-    for path in sorted([*folder.glob("*.json"), *folder.glob("*/run.json")])[:MOST_FILES]:
+    paths = sorted([*folder.glob("*.json"), *folder.glob("*/run.json")], key=lambda path: path.lstat().st_mtime)
+    for path in sorted(paths[-MOST_FILES:]):
         with suppress(OSError, PipefixError):
             with open_regular(path) as file:
                 ours = os.fstat(file.fileno()).st_size <= LARGEST and b"pipefix.run/" in file.read(200)

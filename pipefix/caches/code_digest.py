@@ -22,8 +22,8 @@ from pipefix.vocabulary.attributes import names_in
 from pipefix.vocabulary.generators import is_generator
 from pipefix.vocabulary.user_modules import is_users
 
-_MOST = 256
-"""Functions and classes that are looked at."""
+_MOST, _LONGEST = 256, 1024
+"""Functions and classes that are looked at, and elements of what they name."""
 _DEEPEST = 4
 _PLAIN = (bool, int, float, str, bytes, type(None))
 
@@ -128,22 +128,28 @@ def _bytecode(code: CodeType) -> Iterator[str]:
 
 
 def _repr(value: Any) -> str:
-    """As `repr` has it, but for sets of texts, whose order is another in every process."""
-    if isinstance(value, frozenset):
+    """As `repr` has it, but for sets of texts, whose order is another in every process, and for arrays, which it cuts short."""
+    if isinstance(value, (set, frozenset)):
         return f"{{{', '.join(sorted(map(_repr, value)))}}}"
-    if isinstance(value, tuple):
+    if isinstance(value, (tuple, list)):
         return f"({', '.join(map(_repr, value))})"
     if type(value) is dict:
         return f"{{{', '.join(f'{_repr(key)}: {_repr(held)}' for key, held in value.items())}}}"
-    return repr(value)
+    return f"{value.dtype}{value.tolist()}" if _is_array(value) else repr(value)
 
 
 def _is_plain(value: Any) -> bool:
-    if isinstance(value, (tuple, frozenset)):
-        return len(value) <= _MOST and all(map(_is_plain, value))
+    if isinstance(value, (tuple, list, set, frozenset)):
+        return len(value) <= _LONGEST and all(map(_is_plain, value))
     if type(value) is dict:
-        return len(value) <= _MOST and all(map(_is_plain, value)) and all(map(_is_plain, value.values()))
-    return type(value) in _PLAIN
+        return len(value) <= _LONGEST and all(map(_is_plain, value)) and all(map(_is_plain, value.values()))
+    return type(value) in _PLAIN or _is_array(value)
+
+
+def _is_array(value: Any) -> bool:
+    """A few numbers of NumPy's, such as a mean and a deviation."""
+    is_numpys = type(value).__module__ == "numpy" and hasattr(value, "tolist")
+    return is_numpys and bool(value.size <= _LONGEST and value.dtype.kind in "biuf")
 
 
 def _is_users(value: Any) -> bool:

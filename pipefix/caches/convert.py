@@ -112,6 +112,8 @@ def recipe_of(
     ):  # fmt: skip
         if is_wrong:
             raise BadUsage(message, advice=advice)
+    if tokenizer is not None and os.path.isfile(tokenizer):
+        tokenizer = os.path.abspath(tokenizer)  # the target's code may change the working directory
     if store == "resized" and size is None:
         size = DEFAULT_SIZE
     return Recipe(
@@ -136,6 +138,9 @@ def convert(
         folder = Path(os.path.realpath(folder))
     refuse_places_of_the_source(dataset, folder)
     workers = workers_for(dataset, workers)
+    if recipe.store != "source" and any(hasattr(type(part), "set_epoch") for _, part in datasets_in(dataset)):
+        instead = "" if is_stream(dataset) else " To have its code run in each of them, keep what samples read: --store source"
+        warnings.warn(f"What the dataset's set_epoch changes is stored as it is now, for all epochs.{instead}", RuntimeWarning, 2)
     with folders.locked(folder, quarantine=recipe.on_bad == "quarantine") as work:
         with told_by_the_disk(folder):
             existing = None if work.is_new else _existing(folder, recipe)
@@ -294,9 +299,13 @@ def _kept(
     numbers of the others. For an update these are also parts of which not every byte is what was written."""
     plan = source.blueprint = msgspec.structs.replace(source.blueprint, part_samples=existing.part_samples)
     then, state = existing.source.attributes, State(samples=existing.samples)
+    # Names are relative to the directory that the files shared then; where all of these moved, or were copied, to the new one.
+    old, new = existing.source.root, plan.source.root
+    moved = old is not None and new is not None and os.path.commonpath([old, new]) not in (old, new)
     comparable = plan.cut == existing.cut and plan.columns == existing.columns and bool(then)
+    comparable = comparable and not (moved and plan.recipe.store == "source")  # its records are found by the names of files
     parts = existing.parts if comparable and not changed(then, plan.source.attributes) else []
-    is_current = _current(source, existing.source)
+    is_current = _current(source, msgspec.structs.replace(existing.source, root=new if moved else old))
     parts_kept: dict[int, Facts] = {}
     for number, part in enumerate(parts):
         if (part.start, part.stop) != plan.range(number):
@@ -310,9 +319,7 @@ def _kept(
             say(state)
             if any(PartCheck(folder, existing, number, part).problems()):
                 del parts_kept[number]
-    old, new = existing.source.root, plan.source.root
-    if parts_kept and old is not None and (new is None or os.path.commonpath([old, new]) in (old, new)):
-        # Names in them are relative to the directory that the files shared then; where all of these moved, to the new one.
+    if parts_kept and old is not None and not moved:
         source.blueprint = msgspec.structs.replace(plan, source=msgspec.structs.replace(plan.source, root=old))
     count = plan.parts or 0
     stale = tuple(number for number in range(count) if number not in parts_kept)

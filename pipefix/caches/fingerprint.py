@@ -44,15 +44,18 @@ class Fingerprint:
     """Of a dataset of ``length`` samples, whose files may lie below another of these ``roots`` tomorrow."""
 
     def __init__(self, dataset: Any, length: int | None, roots: Collection[str | None] = ()) -> None:
-        self._length = length
         self._roots = sorted({root.rstrip(os.sep) for root in (*roots, *_own_roots(dataset)) if root}, key=len, reverse=True)
         self._lists: list[tuple[str, Any]] = []
         self._is_state: Callable[[str], bool] = _is_state
         self.attributes: dict[str, str] = {}
         """Digests by name of what the dataset holds, its long lists left out."""
-        for name, value in _attributes(dataset, ""):
+        held = list(_attributes(dataset, ""))
+        picking = tuple(name.removesuffix("indices") for name, _ in held if name == "indices" or name.endswith(".indices"))
+        for name, value in held:
+            # Of what is picked from by indices, as a Subset does, an element's place is not that of its sample.
+            self._length = None if name.startswith(picking) and not name.endswith("indices") else length
             digest = hashlib.sha256()
-            self._walk(name, value, digest, 0, set())
+            self._walk(name, value, digest, 0, {})
             self.attributes[name] = digest.hexdigest()[:16]
         self._length = None  # what long lists hold is digested with them, however long that is
 
@@ -63,7 +66,7 @@ class Fingerprint:
             if name not in but:
                 digest.update(name.encode("utf-8", "surrogateescape"))
                 for at in range(start, stop, _STEP):
-                    self._elements(name, held[at : min(at + _STEP, stop)], digest, 0, set())
+                    self._elements(name, held[at : min(at + _STEP, stop)], digest, 0, {})
         return digest.hexdigest()
 
     def rows(self, indices: Sequence[int]) -> dict[str, str]:
@@ -71,11 +74,11 @@ class Fingerprint:
         digests = {}
         for name, held in self._lists:
             digest = hashlib.sha256()
-            self._elements(name, [held[index] for index in indices if index < len(held)], digest, 0, set())
+            self._elements(name, [held[index] for index in indices if index < len(held)], digest, 0, {})
             digests[name] = digest.hexdigest()
         return digests
 
-    def _walk(self, name: str, value: Any, digest: Any, depth: int, visited_ids: set[int]) -> None:
+    def _walk(self, name: str, value: Any, digest: Any, depth: int, visited_ids: dict[int, int]) -> None:
         digest.update(f"{type(value).__qualname__};".encode("utf-8", "surrogateescape"))
         if type(value) in weakref.ProxyTypes:
             return  # what it stands for is somebody else's, and may be gone
@@ -83,9 +86,12 @@ class Fingerprint:
             plain = os.fspath(value) if isinstance(value, os.PathLike) else value
             digest.update(repr(self._below(plain)).encode("utf-8", "surrogateescape"))
             return
-        if id(value) in visited_ids or depth > _DEEPEST or isinstance(value, ModuleType):
+        if id(value) in visited_ids:  # which one it is once more: labels may be objects that samples share
+            digest.update(f"{visited_ids[id(value)]};".encode())
             return
-        visited_ids.add(id(value))
+        if depth > _DEEPEST or isinstance(value, ModuleType):
+            return
+        visited_ids[id(value)] = len(visited_ids)
         if type(value).__module__.partition(".")[0] in _CLIENTS:
             where = [getattr(value, key, None) for key in ("url", "bucket", "prefix", "path")]
             named = [place for place in where if isinstance(place, (str, os.PathLike))]
@@ -119,7 +125,7 @@ class Fingerprint:
         else:
             self._object(name, value, digest, depth, visited_ids)
 
-    def _object(self, name: str, value: Any, digest: Any, depth: int, visited_ids: set[int]) -> None:
+    def _object(self, name: str, value: Any, digest: Any, depth: int, visited_ids: dict[int, int]) -> None:
         if type(value).__module__.startswith("albumentations."):
             # They note what they drew last among their settings, and tell themselves what they are: but for some of the user's own.
             described = type(value).__qualname__
@@ -137,13 +143,13 @@ class Fingerprint:
                 digest.update(key.encode("utf-8", "surrogateescape"))
                 self._walk(f"{name}.{key}", held, digest, depth + 1, visited_ids)
 
-    def _array(self, name: str, values: Any, digest: Any, depth: int, visited_ids: set[int]) -> None:
+    def _array(self, name: str, values: Any, digest: Any, depth: int, visited_ids: dict[int, int]) -> None:
         if self._is_list(values):
             self._lists.append((name, values))
         else:
             self._elements(name, values, digest, depth, visited_ids)
 
-    def _elements(self, name: str, values: Any, digest: Any, depth: int, visited_ids: set[int]) -> None:
+    def _elements(self, name: str, values: Any, digest: Any, depth: int, visited_ids: dict[int, int]) -> None:
         if hasattr(values, "dtype"):
             array = _of_numpy(values)
             if not hasattr(array, "tobytes"):
@@ -216,7 +222,7 @@ def digest_of(values: Sequence[Any]) -> str:
     walker = Fingerprint(None, None)
     walker._is_state = lambda _: True
     for value in values:
-        walker._walk("", value, digest, 0, set())
+        walker._walk("", value, digest, 0, {})
     return digest.hexdigest()[:16]
 
 
@@ -254,7 +260,9 @@ def _is_state(key: str) -> bool:
 
 
 def _of_numpy(values: Any) -> Any:
-    """A tensor as an array, in a type that NumPy has; anything else as it is."""
+    """A tensor as an array, in a type that NumPy has, and so an index or an array of pandas' own; anything else as it is."""
+    if type(values).__module__.partition(".")[0] == "pandas":
+        return values.to_numpy()
     if not hasattr(values, "detach"):
         return values
     tensor = values.detach().cpu()

@@ -204,7 +204,7 @@ def _remove(folder: Path) -> str | None:
             return f"{path} is a symbolic link" if path.is_symlink() else f"{path} is not a directory"
     try:
         sealed = _sealed(folder)
-        if sealed is not None:
+        if sealed:
             with FolderLock(folder, "converter", ours=True):
                 _remove_files(folder, sealed)
         else:
@@ -233,29 +233,29 @@ def _is_left_behind(path: Path) -> bool:
     return folder_lock.is_lock(path) if path.name == folder_lock.NAME else _is_empty_draft(path)
 
 
-def _sealed(folder: Path) -> Manifest | Blueprint | None:
-    """What the manifest says, or the plan of an unfinished cache; None where none of them is sealed by us."""
-    with contextlib.suppress(UnreadableFile, OSError):
-        if is_plain(folder / MANIFEST):
-            return manifests.read(folder)
-    with contextlib.suppress(UnreadableFile, OSError):
-        if layout.is_being_removed(folder):
-            return manifests.of_text(read_regular(folder / GONE, manifests.LARGEST), folder / GONE)
+def _sealed(folder: Path) -> list[Manifest | Blueprint]:
+    """What the manifest says, and the plan of an unfinished cache or update, as far as they are sealed by us."""
+    found: list[Manifest | Blueprint] = []
+    for path in (folder / MANIFEST, folder / GONE):
+        with contextlib.suppress(UnreadableFile, OSError):
+            if marked(path):
+                found.append(manifests.of_text(read_regular(path, manifests.LARGEST), path))
     with contextlib.suppress(UnreadableFile, OSError):
         if is_plain(folder / PLAN):
-            return manifests.read_blueprint(folder / PLAN)
-    return None
+            found.append(manifests.read_blueprint(folder / PLAN))
+    return found
 
 
-def _remove_files(folder: Path, sealed: Manifest | Blueprint) -> None:
+def _remove_files(folder: Path, sealed: list[Manifest | Blueprint]) -> None:
     manifest, gone, plan = folder / MANIFEST, folder / GONE, folder / PLAN
     if is_plain(manifest) and is_folder(gone.parent) and not os.path.lexists(gone):
         manifest.replace(gone)
     last = [path for path in (plan, gone, manifest) if marked(path)]
-    count = len(sealed.parts) if isinstance(sealed, Manifest) else sealed.parts
+    counts = [len(each.parts) if isinstance(each, Manifest) else each.parts for each in sealed]
+    count = max(filter(None, counts), default=0) if None not in counts else None
     called = [path for path in part_files(folder, count) if path not in last]
     ours = [path for path in called if DRAFT.match(path.name) or layout.begins_as_ours(path)] + _drafts(folder)
-    if sealed.recipe.on_bad == "quarantine" and layout.is_quarantine(folder / QUARANTINE):
+    if any(each.recipe.on_bad == "quarantine" for each in sealed) and layout.is_quarantine(folder / QUARANTINE):
         ours.append(folder / QUARANTINE)
     for path in [*sorted(ours, key=lambda path: path.suffix != ".facts"), *last]:
         path.unlink()

@@ -73,8 +73,11 @@ def good(make: Callable[[int], Any], indices: Sequence[int], count: int | None =
             yield index, value
     if not good_count:
         reason = f": {summary(last)}" if last is not None else ""
+        advice = f"Run dataset[{failed}] by itself to see the error in full."
+        if "CUDA in forked subprocess" in reason:  # by itself it would run
+            advice = "Let this process alone make the samples, which use CUDA: --workers 0"
         raise TargetError(
             f"None of the samples that were looked at could be read{reason}",
-            advice=f"Run dataset[{failed}] by itself to see the error in full.",
+            advice=advice,
             user_traceback=frames(last) if last is not None else None,
         )

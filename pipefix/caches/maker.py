@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -95,8 +96,8 @@ class SourceMaker:
         self._root = blueprint.source.root
         self._witness = witness
         witness.stop_at, witness.by_path, witness.maps = blueprint.stop_at, blueprint.by_path, blueprint.maps
-        self._stored: dict[tuple[str, int, int], list[int]] = {}
-        """Ranges that the part's records hold, by file, offset and length: place in the record, and the record's position."""
+        self._stored: dict[tuple[str, int, int, int], list[int]] = {}
+        """Ranges that the part's records hold, by file, offset, length and checksum: place in the record, and its position."""
         self._position = 0
 
     def make(self, index: int, sample: Callable[[int], Any]) -> bytes:
@@ -105,8 +106,16 @@ class SourceMaker:
         return source_record(reads, self._root, self._stored, self._position - 1)
 
 
-def source_record(reads: Reads, root: str | None, stored: dict[tuple[str, int, int], list[int]], position: int) -> bytes:
-    """What a sample read, less the ranges that are ``stored`` by an earlier record; its own are added to those."""
+def source_record(reads: Reads, root: str | None, stored: dict[tuple[str, int, int, int], list[int]], position: int) -> bytes:
+    """What a sample read, less the ranges that are ``stored`` by an earlier record; its own are added to those.
+
+    A file need not be the same for every sample: some write what they unpack to one and the same file, and read it.
+    """
+    if reads.rewritten is not None:
+        raise TargetError(
+            f"A sample reads {reads.rewritten} twice, with other bytes the second time: a cache would answer with the first ones.",
+            advice="Store the finished samples instead: --store sample",
+        )
     payloads: list[bytes] = []
     entries: list[Any] = []
     place = 0
@@ -114,7 +123,7 @@ def source_record(reads: Reads, root: str | None, stored: dict[tuple[str, int, i
         name = name_of(path, root)
         pieces = []
         for offset, data in file_read.runs():
-            piece = (name, offset, len(data))
+            piece = (name, offset, len(data), zlib.crc32(data))
             if piece in stored:
                 pieces.append([offset, len(data), *stored[piece]])
                 continue
@@ -202,15 +211,14 @@ def getter(dataset: Any, hook: Hook | None) -> Callable[[int], Any]:
     return dataset.__getitem__ if hook is None and has_own else take
 
 
-def as_cut(get: Callable[[int], Any], hook: Hook, call: Call) -> Callable[[int], Any]:
+def as_cut(get: Callable[[int], Any], hook: Hook, call: Call, instead: str) -> Callable[[int], Any]:
     """``get``, which raises where what runs live would be run on something else than the dataset runs it on."""
 
     def take(index: int) -> Any:
         sample = get(index)
         if sample is not None and not hook.gave(call, sample):
             raise Unreadable(
-                "it does not hold what its transforms gave, where others do: those that run live would be run on it all the same. "
-                "Keep what samples read: --store source"
+                f"it does not hold what its transforms gave, where others do: those that run live would be run on it too.{instead}"
             )
         return sample
 

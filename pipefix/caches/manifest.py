@@ -87,7 +87,10 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the other's records serve this one. How many damaged samples end a conversion makes no difference to them; and
         where the first one does, its records are those of good samples, which are kept in any case."""
         on_bad = self.on_bad if other.on_bad != "raise" else "raise"
-        return msgspec.structs.replace(self, max_bad=other.max_bad, on_bad=on_bad) == other
+        # A folder may have moved with its tokenizer; what that does is compared by itself (`Column.state`).
+        same = os.path.basename(self.tokenizer or "") == os.path.basename(other.tokenizer or "")
+        tokenizer = other.tokenizer if same else self.tokenizer
+        return msgspec.structs.replace(self, max_bad=other.max_bad, on_bad=on_bad, tokenizer=tokenizer) == other
 
     def beside(self, other: Recipe) -> str:
         """It in words, and what of it is not as the other has it."""

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+import warnings
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +20,10 @@ from pipefix.caches.index import DataFile, Index, Parts
 from pipefix.caches.layout import FOLDERS, MANIFEST, beside
 from pipefix.caches.manifest import Manifest, Part
 from pipefix.stores.store import NoSuchObject, Span, Store
-from pipefix.tier.client import Tier, Wanted
+from pipefix.tier.client import WISH, Tier, Wanted
 from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.errors import BadUsage, CacheDamaged, UnreadableFile
+from pipefix.vocabulary.files import remove
 from pipefix.vocabulary.quantity import size
 
 _PIECE = 32 << 20
@@ -72,6 +75,33 @@ class RemoteFile:
         raise CacheDamaged(f"{self.path} is damaged: {span.length} bytes at {span.begin} do not fit their checksum.")
 
 
+class TierFile(DataFile):
+    """A data file in the tier; read in the store as soon as the tier's disk does not give what was written."""
+
+    def __init__(self, path: Path, part: Part, index: Index, far: Callable[[], RemoteFile], *, scattered: bool) -> None:
+        self._far = far
+        self._instead: RemoteFile | None = None
+        try:
+            super().__init__(path, part, index, scattered=scattered)
+        except CacheDamaged as error:
+            self._instead = self._given_up(path, error)
+
+    def read(self, number: int) -> memoryview:
+        if self._instead is None:
+            try:
+                return super().read(number)
+            except (CacheDamaged, OSError) as error:
+                self._instead = self._given_up(self.path, error)
+        return self._instead.read(number)
+
+    def _given_up(self, path: Path, error: Exception) -> RemoteFile:
+        told = f"{str(error).rstrip('.')}: this copy in the tier is removed, and read in the store."
+        warnings.warn(told, RuntimeWarning, stacklevel=3)
+        with contextlib.suppress(OSError):
+            remove(path, WISH)
+        return self._far()
+
+
 class RemoteParts(Parts):
     """The data files of a cache in a store, each read in the tier once it lies there."""
 
@@ -95,9 +125,9 @@ class RemoteParts(Parts):
             raise CacheDamaged(f"{self.store.url}/{index_name} is missing.") from None
         blocks = index.blocks[["offset", "length", "crc"]].tolist()
         local = self.tier.part(Wanted(name, part.bytes, blocks)) if self.tier is not None else None
-        if local is not None:
-            return self._keeping(number, DataFile(local, part, index, scattered=self.scattered), index)
-        return self._keeping(number, RemoteFile(self.store, name, part, index, self._ahead), index)
+        far = partial(RemoteFile, self.store, name, part, index, self._ahead)
+        file = TierFile(local, part, index, far, scattered=self.scattered) if local is not None else far()
+        return self._keeping(number, file, index)
 
     def __getitem__(self, number: int) -> Any:
         file = self.files[number]

@@ -256,11 +256,13 @@ def tokenizer_of(recipe: Recipe) -> Any:
     if recipe.tokenizer.endswith(".json") and not Path(recipe.tokenizer).is_file():  # as a model's name the network would be asked
         raise BadUsage(f"There is no file {recipe.tokenizer!r}.", advice="Give a tokenizer.json: --tokenizer FILE")
     try:
-        return kind.from_file(recipe.tokenizer) if Path(recipe.tokenizer).is_file() else kind.from_pretrained(recipe.tokenizer)
+        tokenizer = kind.from_file(recipe.tokenizer) if Path(recipe.tokenizer).is_file() else kind.from_pretrained(recipe.tokenizer)
     except Exception as error:
         raise BadUsage(
             f"No tokenizer could be made of {recipe.tokenizer!r}: {error}.", advice="Give a tokenizer.json: --tokenizer FILE"
         ) from error
+    tokenizer.no_padding()  # to the longest text of its row group, whichever that happens to be
+    return tokenizer
 
 
 def with_tokens(columns: Sequence[Column], recipe: Recipe) -> list[Column]:

@@ -83,6 +83,8 @@ class Reads(ObjectStore):
         """How many were begun."""
         self.given: set[str] = set()
         """Files that were mapped into memory, or whose descriptor was asked for."""
+        self.rewritten: str | None = None
+        """A file that held other bytes when it was read again."""
 
     def put(self, path: str, offset: int, data: Any, size: int) -> None:
         if path.startswith(NOT_DATA):
@@ -91,6 +93,9 @@ class Reads(ObjectStore):
         if file_read is None:
             file_read = self.files[path] = FileRead(size, last_changed(path), self.decodes)
         if len(data):
+            held = file_read.get(offset, len(data)) if file_read.size else None  # what the system makes up (/proc) has no size
+            if held and held != bytes(data[: len(held)]):
+                self.rewritten = path
             file_read.put(offset, data)
 
     def put_object(self, answer: Answer) -> None:

@@ -120,7 +120,8 @@ class OpenedSource:
         self.get = makers.getter(dataset, hook)
         cut = blueprint.cut
         if hook is not None and cut is not None and cut.call is not None and cut.live:
-            self.get = makers.as_cut(self.get, hook, cut.call)
+            instead = " Keep what samples read: --store source" if blueprint.samples is not None else ""  # of a stream it cannot be
+            self.get = makers.as_cut(self.get, hook, cut.call, instead)
 
     def begin(self) -> None:
         """A part."""

@@ -42,8 +42,9 @@ def prepare_parser(parser: ArgumentParser) -> None:
     add("--tokenizer", metavar="FILE", help="tokenise with this tokenizer.json; rows only")
     add("--text", metavar="FIELD", help="the field that is tokenised")
     add("--limit", type=arguments.batch_size, metavar="N", help="take the first N samples of a stream")
-    add("--update", action="store_true", help="rebuild what is damaged, or has changed in the source since; of a stream, all")
-    add("--dry-run", action="store_true", help="predict size, time and gain from a sample; write nothing")
+    either = parser.add_mutually_exclusive_group().add_argument
+    either("--update", action="store_true", help="rebuild what is damaged, or has changed in the source since; of a stream, all")
+    either("--dry-run", action="store_true", help="predict size, time and gain from a sample; write nothing")
     add("--json", action="store_true", help="print the result as JSON")
     arguments.add_quiet(parser)
 

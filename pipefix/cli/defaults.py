@@ -31,7 +31,7 @@ def apply(parsers: Mapping[str, ArgumentParser], command: str, typed: Sequence[s
     # A table of a command is no value of the option of that name, such as --run.
     general = {name: value for name, value in table.items() if name not in parsers}
     settable, settled = _settable(parser), _excluded(parser, typed)
-    environment: dict[str, Any] = {_name(action): os.environ.get(PREFIX + action.dest.upper()) for action in settable}
+    environment: dict[str, Any] = {_name(action): os.environ.get(PREFIX + action.dest.upper()) or None for action in settable}
     for settings in (environment, table.get(command, {}), general):
         new = [action for action in settable if settings.get(_name(action)) is not None and action not in settled]
         for action in new:

@@ -160,9 +160,11 @@ def held(owner: Any, name: str) -> Any:
 def _rebind(swaps: dict[int, tuple[Any, Any]]) -> None:
     """In every loaded module but ours: names bound to the first of a pair get the second. That takes some 15 ms."""
     for module in list(sys.modules.values()) if swaps else ():
-        names = getattr(module, "__dict__", None)
         # By its type: libraries of cffi stand among modules, and call themselves one.
-        if not issubclass(type(module), ModuleType) or names is None or module.__name__.partition(".")[0] == "pipefix":
+        if not issubclass(type(module), ModuleType):
+            continue
+        names = ModuleType.__getattribute__(module, "__dict__")  # asked otherwise, one of importlib's LazyLoader would load
+        if not names or str(names.get("__name__")).partition(".")[0] == "pipefix":
             continue
         if swaps.keys().isdisjoint(map(id, list(names.values()))):
             continue

@@ -33,6 +33,7 @@ _UNTOLD = (
     "What fix kept saves cannot be told: nothing that it kept is in effect, it was interrupted before the whole was measured, or "
     "no run file here tells how long an epoch is."
 )
+_NOTHING = "What fix kept saves nothing of an epoch: with all of it, the pipeline was last measured to be no quicker than without."
 
 
 def report(history: History, *, epochs: int | None = None, price: float | None = None) -> Document:
@@ -47,8 +48,8 @@ def report(history: History, *, epochs: int | None = None, price: float | None =
     saved = history.saved_of_an_epoch_s
     if saved is not None and saved > 0:
         sections.append(untitled(Paragraph(_worth(saved, epochs, price))))
-    elif saved is None and (epochs is not None or price is not None):
-        sections.append(untitled(Paragraph(_UNTOLD)))
+    elif epochs is not None or price is not None:
+        sections.append(untitled(Paragraph(_UNTOLD if saved is None else _NOTHING)))
     return Document(sections=sections)
 
 

@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch.utils.data import ConcatDataset, Dataset
+from torch.utils.data import ConcatDataset, Dataset, IterableDataset
 from torchvision.transforms import v2
 
 from pipefix.caches import estimate
@@ -254,6 +254,24 @@ def test_randomness_of_some_samples_is_not_frozen(make, generator):
         make(Sometimes(generator), "sample")
 
 
+class OfEpochs(Numbers):
+    """Its crops are drawn by the number of the epoch and of the sample."""
+
+    epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __getitem__(self, index: int) -> Any:
+        return random.Random(f"{self.epoch} {index}").random()
+
+
+def test_that_what_differs_by_epoch_is_stored_as_of_one_is_told(make):
+    """The same crops came in every epoch, and nobody said so: a sample that is made twice gives the same."""
+    with pytest.warns(RuntimeWarning, match=r"set_epoch changes is stored as it is now, for all epochs\. .*--store source"):
+        make(OfEpochs(8), "sample")
+
+
 class OfSome(Files):
     """Augments the pictures of its rare classes."""
 
@@ -268,6 +286,25 @@ def test_a_sample_that_the_dataset_does_not_transform_is_told(pictures, make, st
     with pytest.raises(TargetError, match=r"Sample 6 .*does not hold what its transforms gave.*--store source"):
         make(OfSome(pictures, v2.RandomCrop(20)), store)
     assert make(OfSome(pictures, v2.Resize(20)), "sample", name="fixed").manifest.length == 12, "nothing runs live"
+
+
+class OfSomeStreamed(IterableDataset[Any]):
+    """The same as a stream."""
+
+    def __init__(self, paths: list[Path], transform: Any) -> None:
+        self.paths, self.transform = paths, transform
+
+    def __iter__(self) -> Any:
+        for index, path in enumerate(self.paths):
+            image = Image.open(path).convert("RGB")
+            yield self.transform(image) if index < 6 else image, index
+
+
+def test_of_a_stream_what_samples_read_is_not_advised(pictures, make):
+    """It was told to keep that, which convert refuses for streams."""
+    with pytest.raises(TargetError, match=r"Sample 6 .*does not hold what its transforms gave") as raised:
+        make(OfSomeStreamed(pictures, v2.RandomCrop(20)), "sample")
+    assert "--store source" not in f"{raised.value} {raised.value.advice}"
 
 
 def test_what_cannot_be_stored_is_named_with_the_way_out(make):

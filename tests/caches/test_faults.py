@@ -300,3 +300,21 @@ def test_samples_are_not_run_where_workers_are_forked(tmp_path: Path, action: st
     run: Any = convert if action == "convert" else forecast
     run(dataset, recipe_of("lmdb", "sample"), tmp_path / "cache", workers=2)
     assert str(os.getpid()) not in set((tmp_path / "note").read_text().split())
+
+
+class OnDevice(Noted):
+    """As PyTorch has it, whose CUDA was begun when the file was imported."""
+
+    def __getitem__(self, index: int) -> Any:
+        if str(os.getpid()) != self.note.name:
+            raise RuntimeError("Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing ...")
+        return super().__getitem__(index)
+
+
+def test_samples_that_use_cuda_are_made_without_workers(tmp_path: Path) -> None:
+    """The advice was to run one by itself, which works."""
+    dataset = OnDevice(tmp_path / str(os.getpid()))
+    with pytest.raises(TargetError, match="None of the samples that were looked at could be read: RuntimeError") as raised:
+        convert(dataset, recipe_of("lmdb", "sample"), tmp_path / "cache", workers=2)
+    assert raised.value.advice is not None and raised.value.advice.endswith("--workers 0")
+    assert convert(dataset, recipe_of("lmdb", "sample"), tmp_path / "cache", workers=0).manifest.length == 40

@@ -60,6 +60,15 @@ def test_a_begun_cache_is_removed_by_its_blueprint(tmp_path, files):
     assert folders.remove(tmp_path / "begun") is None and not list(tmp_path.glob("begun*"))
 
 
+def test_what_an_interrupted_update_had_made_goes_too(cache, files):
+    """Parts of samples that had come to the dataset were called somebody else's; nothing in the folder told any more whose."""
+    more = Files([Path(path) for path in files.paths * 2])
+    with mock.patch.object(Building, "seal", side_effect=Killed), pytest.raises(Killed):
+        convert(more, recipe_of("lmdb", "source"), cache, workers=0, update=True)
+    assert (cache / "parts" / "00004.mdb").exists()
+    assert folders.remove(cache) is None and not cache.exists()
+
+
 @pytest.mark.parametrize(
     ("path", "text"),
     [

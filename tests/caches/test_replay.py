@@ -21,6 +21,7 @@ from pipefix.caches import replay
 from pipefix.caches.convert import recipe_of
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.survey import survey
+from pipefix.vocabulary.errors import TargetError
 from tests.caches.sources import WAYS, Files, ReadBy, Shard, draw
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -72,6 +73,37 @@ def replayed(make, folder):
 @pytest.mark.parametrize("reader", WAYS)
 def test_the_same_without_the_files(folder, replayed, reader):
     replayed(ReadBy(folder, reader))
+
+
+class Unpacking(Shard):
+    """Writes what it unpacks to one and the same file, as for a library that opens files alone."""
+
+    def __getitem__(self, index: int) -> bytes:
+        unpacked = Path(self.path).with_suffix(".unpacked")
+        unpacked.write_bytes(bytes([index]) * self.each)
+        return unpacked.read_bytes()
+
+
+def test_a_file_that_is_another_one_for_every_sample(tmp_path, make):
+    """All samples of a part were given what the first one had read."""
+    (tmp_path / "shard").write_bytes(bytes(40))
+    dataset = Unpacking(tmp_path / "shard", 8)
+    cached = CachedDataset(make(dataset, "source").folder, dataset=dataset)
+    assert [cached[index][0] for index in range(5)] == [0, 1, 2, 3, 4]
+
+
+class UnpackingTwice(Unpacking):
+    """A picture and its mask, one after the other."""
+
+    def __getitem__(self, index: int) -> bytes:
+        return super().__getitem__(2 * index) + super().__getitem__(2 * index + 1)
+
+
+def test_a_file_that_is_another_one_within_a_sample_is_told(tmp_path, make):
+    """The second read was answered with what the first one had read."""
+    (tmp_path / "shard").write_bytes(bytes(40))
+    with pytest.raises(TargetError, match=r"A sample reads .*shard\.unpacked twice, with other bytes the second time"):
+        make(UnpackingTwice(tmp_path / "shard", 8), "source")
 
 
 @pytest.mark.parametrize("reader", ["pil", "cv2", "torchvision", "json, picture and mask"])

@@ -15,6 +15,7 @@ import pytest
 import torch
 from PIL import Image
 
+from pipefix.caches.convert import recipe_of
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.verify import verify
 from pipefix.vocabulary.errors import BadUsage, TargetError
@@ -99,6 +100,29 @@ def test_texts_are_tokenised_on_the_way(make, tmp_path):
         make(has_ids, "rows", "parquet", tokenizer=str(tmp_path / "tokenizer.json"), text="text", name="twice")
     with pytest.raises(BadUsage, match=r"There is no file 'absent/tokenizer.json'\."):
         make(Texts(), "rows", "parquet", tokenizer="absent/tokenizer.json", text="text", name="third")
+
+
+def test_tokens_of_a_text_do_not_hang_on_its_neighbours(make, tmp_path):
+    """A tokenizer that was saved with its padding filled each row up to the longest of its group."""
+    tokenizers = pytest.importorskip("tokenizers")
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[UNK]": 0, "a": 1}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer.enable_padding()
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    texts = Odd(lambda index: {"text": "a " * (index % 9)})
+    cached = CachedDataset(make(texts, "rows", "parquet", tokenizer=str(tmp_path / "tokenizer.json"), text="text").folder)
+    assert [len(cached[index]["input_ids"]) for index in (1, 7, 3)] == [1, 7, 3]
+
+
+def test_a_tokenizer_is_found_from_another_directory_and_in_a_folder_that_moved(tmp_path, monkeypatch):
+    """Code of the target may change the working directory: the file was said not to be there."""
+    recipes = []
+    for name in ("here", "moved"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        Path("tokenizer.json").touch()
+        recipes.append(recipe_of("parquet", "rows", tokenizer="tokenizer.json", text="text"))
+    assert recipes[0].tokenizer == str(tmp_path / "here" / "tokenizer.json") and recipes[0].is_same_work(recipes[1])
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
+import shutil
 import tracemalloc
 import weakref
 from array import array
@@ -26,16 +27,17 @@ from pipefix.caches.cut import listed
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.fingerprint import Fingerprint
 from pipefix.vocabulary.errors import BadUsage, TargetError
-from tests.caches.sources import Files
+from tests.caches.sources import Files, draw
 
 CODE = """
 import numpy as np
 from torch.utils.data import Dataset
 
 SIZE = 4
+MORE, MEAN = [0, 1], np.array([0.5, 0.25])
 
 def scaled(value):
-    return value * 2
+    return value * 2 + MORE[0] - MEAN[0]
 
 class Data(Dataset):
     '''Numbers.'''
@@ -65,6 +67,8 @@ def dataset_of(folder: Path, old: str = "", new: str = "", **settings: Any) -> A
 EDITS = [
     ("value * 2", "value * 3"),
     ("SIZE = 4", "SIZE = 5"),
+    ("[0, 1]", "[1, 0]"),
+    ("[0.5, 0.25]", "[0.25, 0.5]"),
     ("list(range(40))", "list(range(40))[::-1]"),
 ]
 
@@ -193,6 +197,18 @@ def test_a_dataset_that_moved_is_the_same(tmp_path, pictures, make):
         CachedDataset(folder, dataset=Files(list(reversed(moved.paths))), root=tmp_path / "elsewhere")
 
 
+def test_a_copy_of_the_dataset_is_held_against_its_own_files(tmp_path, pictures, make, small_parts):
+    """What was mended in the copy stayed in the cache as it was: its files were compared with those that it was copied from."""
+    for store in ("decoded", "source"):
+        make(Files(pictures), store, name=store)
+    shutil.copytree(pictures[0].parent, tmp_path / "copy")
+    copied = Files([tmp_path / "copy" / path.name for path in pictures])
+    assert make(copied, "decoded", name="decoded").changed == ()
+    assert make(copied, "source", name="source").changed == (0, 1, 2), "it reads by the names of the files"
+    draw(tmp_path / "copy" / "05.jpg", 40)
+    assert make(copied, "decoded", name="decoded").changed == (1,)
+
+
 def test_a_wrapped_dataset_is_looked_into(pictures, make):
     folder = make(Subset(Files(pictures), range(0, 12, 2)), "decoded").folder
     dataset = Files(pictures)
@@ -202,12 +218,22 @@ def test_a_wrapped_dataset_is_looked_into(pictures, make):
         CachedDataset(folder, dataset=Subset(dataset, range(0, 12, 2)))
 
 
+def test_a_label_of_a_sample_that_is_picked_by_its_index(pictures, make, small_parts):
+    """The part at the label's own place was made anew, and that of its sample was said to be unchanged."""
+    backwards = Subset(Files(pictures), range(11, -1, -1))
+    make(backwards, "decoded")
+    backwards.dataset.labels[0] = 99
+    assert CachedDataset(make(backwards, "decoded", update=True).folder, dataset=backwards)[11][1] == 99
+
+
 class Labelled:
     """A dataset that holds its labels so."""
 
     def __init__(self, labels: Any) -> None:
         self.labels = labels
 
+
+SHARED = torch.eye(2).unbind()
 
 HELD = {
     "list": lambda labels: [[object(), torch.ones(3), {"a": (1, label)}, 2.5, b"\xff"] for label in labels],
@@ -218,6 +244,10 @@ HELD = {
     "arrow strings": lambda labels: pa.array(map(str, labels)),
     "column": lambda labels: pd.Series(labels, index=range(0, 2 * len(labels), 2)),
     "column of times": lambda labels: pd.Series(pd.to_datetime(labels, utc=True)),
+    "values of a column of texts": lambda labels: pd.Series([str(label) for label in labels], dtype="string").values,
+    "values of a column of categories": lambda labels: pd.Categorical(labels, categories=range(len(labels))),
+    "index": lambda labels: pd.Index(labels),
+    "objects that samples share": lambda labels: [SHARED[label == 7] for label in labels],
     "bfloat16": lambda labels: torch.tensor(labels).remainder(100).to(torch.bfloat16),
 }
 

@@ -23,6 +23,8 @@ from pipefix.caches.publish import staging_of
 from pipefix.caches.verify import verify
 from pipefix.stores.folder import FolderStore
 from pipefix.stores.opening import open_store
+from pipefix.tier.client import TieredCache
+from pipefix.tier.fetcher import Fetcher
 from pipefix.vocabulary.errors import BadUsage, CacheDamaged, UnreadableFile
 from tests.caches.mutating import flip
 from tests.caches.sources import Acting, Numbers, Texts
@@ -241,6 +243,22 @@ def test_parts_come_to_lie_in_the_tier_and_are_read_there(url, tmp_path, kind, b
         path.unlink()
     assert read() == expected
     assert tiered._parts.store.ledger.requests["range"] == ranges == before["range"]
+
+
+@pytest.mark.parametrize("damage", [lambda data: bytes(len(data)), lambda data: data[:-1]], ids=["zeros", "cut short"])
+def test_what_is_damaged_in_the_tier_is_read_in_the_store(url, tmp_path, monkeypatch, damage):
+    """The training ended, although the store held all of it."""
+    monkeypatch.setattr(TieredCache, "_start", lambda self: None)
+    convert_to_store(Numbers(60), recipe_of("lmdb", "sample"), url, workers=0)
+    far, fetcher = partial(CachedDataset, url, tier=f"{tmp_path}/tier:10MB"), Fetcher(tmp_path / "tier", 10_000_000)
+    expected = list(map(plain, far().__getitems__(range(60))))
+    while fetcher.serve():
+        pass
+    parts = sorted((tmp_path / "tier").glob("*/parts/*"))
+    parts[1].write_bytes(damage(parts[1].read_bytes()))
+    with pytest.warns(RuntimeWarning, match=r"00001.mdb .*: this copy in the tier is removed, and read in the store\."):
+        assert list(map(plain, far().__getitems__(range(60)))) == expected
+    assert len(parts) == 4 and [path.exists() for path in parts] == [True, False, True, True]
 
 
 def test_it_goes_on_where_a_dataset_changes_the_working_directory(url, tmp_path, monkeypatch):

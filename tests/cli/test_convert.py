@@ -124,6 +124,7 @@ def test_a_forecast_writes_nothing(target, capsys):
         (["convert", "{target}", "--to", "lmdb", "--size", "256"], 2, "--size 256 does not fit --store source"),
         (["convert", "{target}", "--to", "lmdb", "--limit", "3"], 2, "--limit is for streams, and this dataset has 5 samples"),
         (["convert", "{target}", "--to", "lmdb", "--limit", "0"], 2, "--limit"),
+        (["convert", "{target}", "--to", "lmdb", "--update", "--dry-run"], 2, "--dry-run: not allowed with argument --update"),
         (["convert", "{target}", "--to", "lmdb", "--out", "."], 2, "holds other things"),
         (["convert", "{target}", "--to", "lmdb", "--out", "hdfs://a/b", "--dry-run"], 2, "is not in a store that is known"),
     ],

@@ -50,6 +50,8 @@ def test_the_environment_counts_more_and_what_is_typed_most(project: Path, monke
     monkeypatch.setenv("PIPEFIX_BUDGET", "9s")
     assert parsed("probe", "x.py").budget == 9.0
     assert parsed("probe", "x.py", "--budget", "30").budget == 30.0
+    monkeypatch.setenv("PIPEFIX_BUDGET", "")
+    assert parsed("probe", "x.py").budget == 120.0, "a variable that is set and empty was refused"
 
 
 def test_what_cannot_stand_beside_what_is_typed_is_left(project: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
 
@@ -146,6 +147,22 @@ def test_steps_that_were_taken_back_save_nothing(folder: Path, capsys: pytest.Ca
         assert saved() is None
         log.write("kept", step=1, id="workers-4")
         assert saved() is None, "another step of that number was never measured"
+
+
+def test_that_it_saves_nothing_is_told_where_it_was_asked(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Log(folder) as log:
+        log.write("ended", measured={**TOTAL, "before": TOTAL["after"], "after": TOTAL["before"]})
+    assert main(["log", str(folder), "--epochs", "90"]) == 0
+    assert "What fix kept saves nothing of an epoch: " in capsys.readouterr().out
+
+
+def test_a_run_file_is_found_among_many_files_of_others(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Only the first by name were looked at: beside annotations it was said that nothing had been done."""
+    for number in range(600):
+        (folder / f"{number}.json").write_text("{}")
+        os.utime(folder / f"{number}.json", (0, 0))
+    assert main(["log", str(folder)]) == 0
+    assert "probe  input-bound (decode)" in capsys.readouterr().out
 
 
 def test_files_of_others_and_broken_ones_are_passed_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 import types
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -204,3 +206,14 @@ def test_what_modules_take_while_hooks_are_in_place_is_put_back(library: Library
     late = library.imported("a_late_one", mine=library.now())
     user.undo()
     assert vars(late)["mine"] is library.before
+
+
+def test_a_module_that_is_loaded_when_it_is_first_used_stays_unloaded(library: Library, tmp_path: Path) -> None:
+    """All that a LazyLoader of importlib's stood for was loaded, and what cannot be loaded ended the probe."""
+    (tmp_path / "lazily.py").write_text("raise ImportError('loaded')")
+    specification: Any = importlib.util.spec_from_file_location("lazily", tmp_path / "lazily.py")
+    specification.loader = importlib.util.LazyLoader(specification.loader)
+    module = importlib.util.module_from_spec(specification)
+    library.monkeypatch.setitem(sys.modules, "lazily", module)
+    specification.loader.exec_module(module)
+    library.hooked().undo()

@@ -292,6 +292,13 @@ def test_what_moves_is_moved_after_an_interruption_too(plan: Any, monkeypatch: p
     assert "are done to whole batches" in loader.explain()
 
 
+def test_a_loader_like_one_that_fuses_does_not_where_transforms_move(tmp_path: Path) -> None:
+    """fix measured fused calls that a FastLoader with the plan never makes."""
+    theirs: Any = FastLoader(Drawn(tmp_path), batch_size=4, fuse="exact")
+    moving: Any = as_planned.loader(theirs, PlanFile(augmentation=AugmentationChange(backend="kornia")), tmp_path)
+    assert moving.fuse is None and theirs.fuse == "exact"
+
+
 def test_an_augmentation_that_cannot_be_moved_is_told(plan: Any) -> None:
     path = plan(augmentation=AugmentationChange(backend="kornia", operations=["Normalize"]))
     loader = FastLoader(pipelines.Tensors(8), batch_size=4, plan=path)

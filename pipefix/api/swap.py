@@ -105,7 +105,7 @@ def swap(
 
     say = progress or silent
     if samples < 1:
-        raise BadUsage(f"With {samples} samples nothing is checked.", advice="Give at least one: --samples 16.")
+        raise BadUsage(f"With {samples} samples nothing is checked.", advice="Give at least one: samples=16.")
     probed = load(run) if run is not None else None
     support.check(to)
     where = _device(device)

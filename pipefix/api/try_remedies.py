@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch.utils.data import Dataset
+from torch.utils.data import DataLoader, Dataset
 
 from pipefix.caches import estimate
 from pipefix.caches.convert import recipe_of
@@ -19,7 +19,6 @@ from pipefix.caches.estimate import ReadBack
 from pipefix.caches.survey import FirstRecords, first_records
 from pipefix.diagnosis.diagnosis import Diagnosis
 from pipefix.fixes import fused_trial
-from pipefix.fixes.outcome import Measured
 from pipefix.fixes.same_samples import mode_of
 from pipefix.fixes.speedup import Pipeline, faster
 from pipefix.loader.fusing.child_process import in_child_process
@@ -109,7 +108,7 @@ def sample_record(subject: Subject, consumer: Consumer, case: Case, seconds: flo
 
     ``seconds``: for the loader over such records, which is left out where its first batch comes late, or nobody knows when.
     """
-    length, first_batch = subject.settings.length, case.measurement.first_batch
+    length = subject.settings.length
     if subject.iterable or not length or case.diagnosis.part_of_making(*IN_SAMPLE) <= WORTH_TRYING:
         return None
     with tempfile.TemporaryDirectory(prefix="pipefix-read-back-") as folder:
@@ -119,10 +118,13 @@ def sample_record(subject: Subject, consumer: Consumer, case: Case, seconds: flo
         except NotFused:
             return None
         record = kept_record(result)
-        if record is None or result.cache is None or first_batch is None or first_batch > LATE * seconds:
+        # Of whole batches that are made at once records of single samples show nothing.
+        if record is None or result.cache is None or subject.batched_fetch or mode_of(subject.loader) is not None:
             return record
-        worth = _gain(subject, consumer, case, CachedDataset(result.cache), seconds)
-        return replace(record, gain=worth.gain, pairs=worth.pairs) if worth is not None else record
+        loader = subject.loader_to_run()
+        vars(loader)["dataset"] = _Repeated(CachedDataset(result.cache))
+        worth = _gain(subject, consumer, case, loader, seconds)
+        return replace(record, gain=worth.interval, pairs=worth.blocks) if worth is not None else record
 
 
 def begin_cache(subject: Subject, store: str, seconds: float, sample_s: float) -> TriedCache | None:
@@ -157,19 +159,6 @@ def kept_record(result: ReadBack) -> KeptRecord | None:
     return KeptRecord(interval(bootstrap([spent], lambda rows: rows.mean(axis=0))[:, 0], float(spent.mean())), result.bytes)
 
 
-def _gain(subject: Subject, consumer: Consumer, case: Case, cached: CachedDataset, seconds: float) -> Measured | None:
-    """How much faster the user's loader is over these records, run in turn with it as it is."""
-    if subject.batched_fetch or mode_of(subject.loader) is not None:
-        return None  # whole batches are made at once, which records of single samples do not show
-    loader = subject.loader_to_run()
-    vars(loader)["dataset"] = _Repeated(cached)
-    over = replace(subject, loader=loader)
-    try:
-        return faster(Pipeline(subject, consumer), Pipeline(over, consumer), seconds=seconds, from_memory=case.files_fit)
-    except (PipefixError, RuntimeError):  # records are not all that the collate function or the step makes use of
-        return None
-
-
 @dataclass
 class _Repeated(Dataset[Any]):
     """A few records in the place of a whole dataset: whatever index is asked for, one of them is read."""
@@ -189,7 +178,8 @@ def fused_loader(subject: Subject, consumer: Consumer, case: Case, seconds: floa
     if chosen is None or chosen[1].value < WORTH_MAKING:
         return calls
     mode = chosen[0]
-    return calls | {mode: replace(calls[mode], gain=_gain_with(subject, consumer, case, RUNNING * seconds, fuse=mode))}
+    loader = as_planned.with_settings(subject.loader, fuse=mode)
+    return calls | {mode: replace(calls[mode], gain=_gain(subject, consumer, case, loader, RUNNING * seconds))}
 
 
 def handover(subject: Subject, consumer: Consumer, case: Case, seconds: float) -> MeasuredGain | None:
@@ -197,17 +187,19 @@ def handover(subject: Subject, consumer: Consumer, case: Case, seconds: float) -
     step = HandoverSlots().answer(case)
     if not isinstance(step, Proposed) or step.speedup.value < WORTH_MAKING:
         return None
-    return _gain_with(subject, consumer, case, seconds, engine=HandoverSlots.change.engine)
+    loader = as_planned.with_settings(subject.loader, engine=HandoverSlots.change.engine)
+    return _gain(subject, consumer, case, loader, seconds)
 
 
-def _gain_with(subject: Subject, consumer: Consumer, case: Case, seconds: float, **settings: Any) -> MeasuredGain | None:
-    """What the loader gains by other settings, run in turn with it as it is; None where it starts too late for that, or fails."""
+def _gain(subject: Subject, consumer: Consumer, case: Case, loader: DataLoader[Any], seconds: float) -> MeasuredGain | None:
+    """How much faster a loader is than the subject's, run in turn; None where that starts too late, or it fails: records of samples
+    are perhaps not all that the collate function or the step makes use of."""
     first_batch = case.measurement.first_batch
     if first_batch is None or first_batch > LATE * seconds:
         return None
+    both = Pipeline(subject, consumer), Pipeline(replace(subject, loader=loader), consumer)
     try:
-        over = replace(subject, loader=as_planned.with_settings(subject.loader, **settings))
-        worth = faster(Pipeline(subject, consumer), Pipeline(over, consumer), seconds=seconds, from_memory=case.files_fit)
+        worth = faster(*both, seconds=seconds, from_memory=case.files_fit)
     except (PipefixError, RuntimeError):
         return None
     return MeasuredGain(worth.gain, worth.pairs)

@@ -95,7 +95,7 @@ def tune(
     max_memory: float | str | None = None,
     max_shm: float | str | None = None,
     max_files: int | None = None,
-    max_cores: float | None = None,
+    max_cores: float | str | None = None,
     max_vram: float | str | None = None,
     keep_order: bool = False,
     write: str | Path | None = None,
@@ -133,16 +133,16 @@ def tune(
     share, seconds = amounts.taken("stall", stall, amounts.share), amounts.taken("budget", budget, amounts.seconds)
     sizes = {"max_memory": max_memory, "max_shm": max_shm, "max_vram": max_vram}
     memory, shm, device = (amounts.taken(name, value, amounts.size) for name, value in sizes.items())
+    cores = amounts.taken("max_cores", max_cores, amounts.cores)
     emulated, write = consumed(step_ms, target_rate, step), placed("write", write)
     if trials < 1:
-        raise BadUsage(f"With {trials} trials nothing is tried.", advice="Give at least one: --trials 8.")
+        raise BadUsage(f"With {trials} trials nothing is tried.", advice="Give at least one: trials=8.")
     if max_workers is not None and max_workers < 0:
-        raise BadUsage(f"There cannot be {max_workers} workers.", advice="Give none or more: --max-workers 0.")
+        raise BadUsage(f"There cannot be {max_workers} workers.", advice="Give none or more: max_workers=0.")
     if not 0 <= share < 1:
-        raise BadUsage(f"The consumer cannot wait {share:g} of its time.", advice="Give a share below one: --stall 1%.")
+        raise BadUsage(f"The consumer cannot wait {share:g} of its time.", advice="Give less than one: stall=0.01 (--stall 1%).")
     older = planfile.read(write) if write is not None and write.is_file() else None
-    home = Path.cwd()  # which the target's code may leave
-    vram, threads = Vram(), torch.get_num_threads()
+    home, vram, threads = Path.cwd(), Vram(), torch.get_num_threads()  # the target's code may leave home
     # A process that is forked after OpenMP made its threads hangs when it computes: nothing computes in parallel until then.
     torch.set_num_threads(1)
     previous, os.environ[_ASLEEP] = os.environ.get(_ASLEEP), "1"
@@ -154,7 +154,7 @@ def tune(
         _check_forks(subject, emulated=any(emulated.values()))
         machine, ranks = look(), search_space.ranks_here()
         space = _without_copies(subject, search_space.space(subject, machine, max_workers, keep_order, ranks=ranks), notes)
-        limits = search_space.limits(machine, memory, shm, max_files, max_cores, search_space.least(device, vram.free), ranks=ranks)
+        limits = search_space.limits(machine, memory, shm, max_files, cores, search_space.least(device, vram.free), ranks=ranks)
         consumer = _consumer(subject, emulated)
         work = TrialWork(
             subject, lambda loaded: consumer_for(loaded, **emulated, loader=own),

@@ -65,7 +65,7 @@ def condition(step: Proposed, fixer: Fixer) -> str | None:
 
 def is_called(id: str, name: str) -> bool:
     """``workers-8`` is called ``workers`` too."""
-    return name in (id, id.rpartition("-")[0])
+    return name in (id, id.rpartition("-")[0] or id)
 
 
 def check_only(only: str | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -42,8 +43,8 @@ SAMPLES = 24
 IN_A_BATCH = 8
 ALLOWED = 4 / 255
 """How far pictures may lie apart on average where transforms moved to the batch, of their range."""
-STREAMED = 192
-"""Samples of a stream that are looked at for repetitions."""
+STREAMED, STREAMING = 192, 20.0
+"""Samples of a stream that are looked at for repetitions, and the seconds after which fewer do."""
 _DEEPEST = 12
 
 
@@ -121,18 +122,21 @@ def _told(unequal: Sequence[SampleDifference], compared: int, alters: str | None
 
 def _streams(before: Subject, after: Subject) -> Sameness:
     """A stream has no index. What can go wrong is that every worker runs the whole of it, which shows as repeated samples."""
-    if after.loader.num_workers <= 1 or after.loader.num_workers == before.loader.num_workers:
+    workers = after.loader.num_workers
+    if workers <= 1 or workers == before.loader.num_workers:
         return Sameness(kind="equal", sentence="the same stream, read as before")
-    once, many = _repeated(before, 0), _repeated(after, after.loader.num_workers)
-    if many > once:
-        sentence = f"every worker runs the whole stream: {many} of {STREAMED} samples came again"
-        return Sameness(kind="unlike", sentence=sentence, samples=STREAMED)
-    sentence = "the same stream in another order; no sample came twice that did not before"
-    return Sameness(kind="order", sentence=sentence, samples=STREAMED)
+    once, least = _prints(before, 0, 1), 2 * workers  # of copies, each worker has given its first two by then
+    many = _prints(after, workers, least)[: max(least, len(once))]
+    repeated = len(many) - len(set(many))
+    kind, sentence = "order", "the same stream in another order; no sample came twice that did not before"
+    if repeated > len(once) - len(set(once)):
+        kind, sentence = "unlike", f"every worker runs the whole stream: {repeated} of {len(many)} samples came again"
+    return Sameness(kind=kind, sentence=sentence, samples=len(many))
 
 
-def _repeated(subject: Subject, workers: int) -> int:
-    """Samples that were seen before, of the first so many. Every worker draws the same random numbers, so that copies are alike."""
+def _prints(subject: Subject, workers: int, least: int) -> list[bytes]:
+    """Of a stream's first samples: so many at ``least``, and more in the time there is. Every worker draws the same random numbers,
+    so that copies are alike."""
     with warnings.catch_warnings(), draws_untouched(subject.loader):
         warnings.simplefilter("ignore")
         loader: DataLoader[Any] = DataLoader(
@@ -142,11 +146,16 @@ def _repeated(subject: Subject, workers: int) -> int:
         iterator = iter(loader)
         try:
             with seeded(7), failure.as_target_error("Reading the stream"):
-                prints = list(islice(iterator, STREAMED))
+                prints: list[bytes] = []
+                begun = time.monotonic()
+                for one in islice(iterator, STREAMED):
+                    prints.append(one)
+                    if len(prints) >= least and time.monotonic() - begun > STREAMING:
+                        break
         finally:
             abandon(iterator)
             end_workers(iterator)
-    return len(prints) - len(set(prints))
+    return prints
 
 
 # -- fused calls --------------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from torch.utils.data import Sampler
 
 from pipefix.fixes.builder import Say
 from pipefix.fixes.outcome import Measured
-from pipefix.hooks.torch_internals import end_workers, processes_of
+from pipefix.hooks.torch_internals import end_workers, hands_out_of_one, processes_of
 from pipefix.measurement import experiments, failing
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.measurement import Block
@@ -132,7 +132,10 @@ def _whole_epochs(before: Pipeline, after: Pipeline, rates: dict[str, list[float
 
 
 def epoch_starts(subject: Subject) -> list[float]:
-    """Seconds to the first batch of epochs after the first one. The epochs are short: a few batches for each worker."""
+    """Seconds to the first batch of epochs after the first one. The epochs are short: a few batches for each worker. A loader that
+    hands out of one iterator for ever begins none."""
+    if hands_out_of_one(subject.loader):
+        return [0.0] * STARTS
     loader = subject.loader_to_run()
     batches = max(2, EPOCH_BATCHES * max(1, loader.num_workers))
     own = vars(loader)

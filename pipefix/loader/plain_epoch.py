@@ -7,6 +7,7 @@ with, and batches are brought to their device and augmented. What only the own i
 from __future__ import annotations
 
 import copy
+import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -23,6 +24,7 @@ from pipefix.loader.resume import EpochPosition, EpochStart
 from pipefix.loader.workers.deaths import lies_behind
 from pipefix.vocabulary.worker_exit import is_worker_death
 
+log = logging.getLogger("pipefix.loader")
 _WITHOUT = {"on_bad": "raise", "sample_timeout": 0, "rng": "torch"}
 """Options that need the loader's own iterators, and their values that ask for nothing."""
 
@@ -34,7 +36,8 @@ class PlainEpoch:
         if refused:
             warnings.warn(f"{', '.join(refused)} cannot be had: {why or why_plain()}.", RuntimeWarning, stacklevel=4)
         self.standing, self.meter = EpochPosition(begin, begin.passed, begin.missed), loader.meter
-        self.course = Course(self.meter, begin.epoch, loader)
+        rest = RemainingOrder(loader, begin.dealt_from) if begin.dealt_from else None
+        self.course = Course(self.meter, begin.epoch, loader, rest)
         module = loader._planned.module
         self._steps = [step for step in (module, loader.augment) if step is not None]
         resume.begin_augmenting(self._steps, begin)
@@ -44,8 +47,8 @@ class PlainEpoch:
         vars(twin)["dataset"] = loader._reads
         if module is not None:
             vars(twin)["collate_fn"] = planned.collated(loader.collate_fn, loader._planned.plan)
-        if begin.dealt_from:
-            vars(twin)["sampler" if twin.batch_sampler is None else "batch_sampler"] = RemainingOrder(loader, begin.dealt_from)
+        if rest is not None:
+            vars(twin)["sampler" if twin.batch_sampler is None else "batch_sampler"] = rest
         if begin.redealt:
             resume.set_sampler_epoch(loader, begin.generators)
         with resume.generators_restored(loader, begin.generators) if begin.again and not begin.redealt else nullcontext():
@@ -70,6 +73,8 @@ class PlainEpoch:
         except BaseException as error:
             self.meter.ended()
             self.standing.ended = isinstance(error, StopIteration)
+            if self.standing.ended:
+                log.info("%s", self.course.stats())
             behind = lies_behind(error) and not (self.standing.ended or is_worker_death(error))
             self.standing.batches += behind
             self.standing.missed += behind
@@ -79,5 +84,5 @@ class PlainEpoch:
             batch = self._carrier.end(self._carrier.begin(batch))
         for step in self._steps:
             batch = step(batch)
-        self.course.got(batch)
+        self.course.got(batch, self.standing.batches)
         return batch

@@ -202,6 +202,14 @@ def _place(loader: Any, state: dict[str, Any]) -> tuple[int, int, bool]:
             f"The state was taken with {counted(state['length'], 'sample')} in the dataset, and this loader has {samples}: its "
             "order is another. Go on with the same dataset, or begin a new epoch without the state."
         )
+    own, known = order_generators(loader).keys(), state["generators"]["owned"].keys()
+    torchs = (each for each in ranks.samplers(loader).values() if type(each).__module__ == "torch.utils.data.sampler")
+    if own != known and any(hasattr(sampler, "generator") for sampler in torchs):
+        before, now = (" and ".join(f"{name}=" for name in names) or "no generator" for names in (known, own))
+        raise ValueError(
+            f"The state was taken with {before} and this loader has {now}: its order is another. Go on with the "
+            "same generator=, or begin a new epoch without the state."
+        )
     size = loader.batch_size if how is None else how.batch_size
     if (world_size, size, _readers(loader)) == (state["world_size"], state["batch_size"], state["workers"]):
         return dealt_from, batches, False

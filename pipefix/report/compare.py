@@ -162,7 +162,7 @@ def compare(before: Run, after: Run, *, force: bool = False, max_regression: flo
     reasons = unlike(before, after)
     if reasons and not force:
         why = f"These two runs cannot be compared: {'; '.join(reasons)}."
-        raise BadUsage(why, advice="To compare them all the same, add --force.")
+        raise BadUsage(why, advice="To compare them all the same, add --force (in Python force=True).")
     comparison = Comparison(
         before=before, after=after, ratio=ratio(_rates(after), _rates(before)), machine=machine_part(before, after),
         stages=_stages(before, after), beside=_beside(before, after), max_regression=max_regression,

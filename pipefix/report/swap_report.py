@@ -51,8 +51,9 @@ def predicted(run: Run | None, target: str, to: str) -> PredictedGain:
     remedy = next((remedy for remedy in run.remedies if remedy.id == _REMEDIES[to]), None)
     if remedy is None or quantity.usable(remedy.speedup) is None:
         return PredictedGain(None, "The run file says nothing about moving augmentation.")
+    other = f"It probed another target, {run.target}. " if run.target not in ("", target) else ""
     declined = "" if remedy.status == "proposed" else "The probe declines it here: "
-    return PredictedGain(remedy.speedup, f"{declined}{remedy.why}.")
+    return PredictedGain(remedy.speedup, f"{other}{declined}{remedy.why}.")
 
 
 def figures(target: str, swap: Swap, parity: Parity | None, worth: PredictedGain) -> dict[str, Any]:

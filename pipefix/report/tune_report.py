@@ -229,7 +229,7 @@ def _sweet_spot(sizes: Sequence[BatchSize], own: int | None) -> Iterator[str]:
     if rates and own is not None:
         sweet = min(size for size, rate in rates.items() if rate >= 0.95 * max(rates.values()))
         sentence = f"Of the batch sizes, {sweet} is the smallest that delivers within 5 % of the most. The batch size stays {own}."
-        ended = [f" {size.batch_size} was not run: {size.reason}." for size in sizes if size.reason]
+        ended = [f" {size.batch_size} was not run: {size.reason}." for size in sizes if size.reason and size.batch_size > own]
         more = f"{ended[0]} To train with more, accumulate gradients over several." if ended and sweet == max(rates) else ""
         yield sentence + more
 

@@ -14,7 +14,7 @@ import torch
 from torch.utils import data
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
-from pipefix.hooks.torch_internals import in_order
+from pipefix.hooks.torch_internals import hands_out_of_one, in_order
 from pipefix.subject.candidates import parts
 from pipefix.vocabulary.attributes import attributes
 from pipefix.vocabulary.generators import generators, untouched
@@ -156,6 +156,8 @@ class Subject:
         """The user's loader as it is, but with samplers and an iterator of its own, so that running it leaves theirs alone. What it
         does to batches on their way to the caller belongs to their consumer, and samples that cannot be read are noted nowhere."""
         loader = copy.copy(self.loader)
+        if hands_out_of_one(loader):
+            loader.__class__ = DataLoader  # its own __iter__ would hand out what the iterator of theirs makes
         own = vars(loader)
         if hasattr(loader, "on_its_way"):
             own.update(device=None, augment=None, quarantine=None, max_bad=1.0)

@@ -38,6 +38,8 @@ def sweep(
                 why = str(end)
         if why is not None:
             yield BatchSize(count, reason=why)
+            if power < 0:  # a step may want more samples than so few
+                continue
             return
         logs = [math.log(block.rate) for block in blocks]
         rate = figures.around(math.exp(sum(logs) / len(logs)), figures.doubt(logs))

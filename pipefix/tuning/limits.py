@@ -87,7 +87,8 @@ def above(limits: ResourceLimits, usage: Usage, share: float) -> Iterator[tuple[
 
 def refusal(limits: ResourceLimits, predicted: Usage) -> str | None:
     for name, value, limit in above(limits, predicted, CAREFUL):
-        return f"it would take about {_said(name, value)}, and the limit is {_said(name, limit)}"
+        margin = "" if value > limit else f", less a margin of {quantity.percent(1 - CAREFUL)}"
+        return f"it would take about {_said(name, value)}, and the limit is {_said(name, limit)}{margin}"
     return None
 
 

@@ -431,8 +431,9 @@ def test_pictures_that_are_floating_point_cross_as_that() -> None:
 def test_few_samples_are_checked_and_no_fewer_looked_at_than_without_a_check() -> None:
     """With 0 the dataset was blamed; with 1 pictures were said to differ in size, so that nothing moved and nothing was checked."""
     dataset = Pictures(v2.Compose([v2.RandomInvert(1.0), v2.ToImage()]))
-    with pytest.raises(BadUsage, match="With 0 samples nothing is checked"):
+    with pytest.raises(BadUsage, match="With 0 samples nothing is checked") as refused:
         pipefix.swap(dataset, check=True, samples=0)
+    assert refused.value.advice == "Give at least one: samples=16.", "a flag was named, which refuses 0 by itself"
     result = pipefix.swap(dataset, check=True, samples=1)
     assert result.swap.split.names == pipefix.swap(dataset).swap.split.names == ["RandomInvert", "ToImage"]
     assert result.parity is not None and result.parity.whole is not None and result.parity.whole.pictures == 1

@@ -95,6 +95,7 @@ def test_the_gain_that_is_told_is_that_of_where_it_moves() -> None:
     run = Run(target="x", remedies=remedies)
     assert str(predicted(run, "x", "dali")).startswith("3.00x")
     assert str(predicted(run, "x", "kornia")).endswith("is what the probe predicts. augment-gpu is why.")
+    assert "It probed another target, x. augment-gpu" in str(predicted(run, "y", "kornia"))
 
 
 def test_a_difference_is_named() -> None:

@@ -20,7 +20,7 @@ from pipefix.augment import parity, support
 from pipefix.caches import pool
 from pipefix.fixes import apply_plan, history
 from pipefix.fixes.builder import Builder
-from pipefix.fixes.choice import fixer_for
+from pipefix.fixes.choice import check_only, fixer_for
 from pipefix.fixes.fixers import DecodeByDali, MoveAugment
 from pipefix.fixes.outcome import Applied
 from pipefix.fixes.same_samples import same_batch
@@ -34,7 +34,7 @@ from pipefix.measurement.run_arms import Pool
 from pipefix.plan import planfile
 from pipefix.plan.planfile import AugmentationChange, CacheChange, LoaderChange, PlanFile
 from pipefix.plan.remedy import all_remedies
-from pipefix.vocabulary.errors import TargetError
+from pipefix.vocabulary.errors import BadUsage, TargetError
 from tests.fixes.benchtop import Bench, context, step
 
 
@@ -318,3 +318,9 @@ class Backwards(ImageFolder):
 
     def __getitem__(self, index):
         return super().__getitem__(len(self) - 1 - index)
+
+
+def test_an_empty_name_is_no_remedys():
+    """It was taken for all whose name has no dash, such as fuse."""
+    with pytest.raises(BadUsage, match="There is no remedy ''"):
+        check_only("")

@@ -92,6 +92,11 @@ class Shuffled(IterableDataset):
         yield from numbers
 
 
+class Short(IterableDataset):
+    def __iter__(self):
+        yield from range(5)
+
+
 class TestStreams:
     def test_workers_that_all_run_the_whole_stream_are_found_out(self):
         one, three = (load(DataLoader(Stream(shards=False), batch_size=4, num_workers=count)) for count in (0, 3))
@@ -102,6 +107,17 @@ class TestStreams:
         """Of the first samples of a long stream none may have come twice yet."""
         one, three = (load(DataLoader(Shuffled(), batch_size=4, num_workers=count)) for count in (0, 3))
         assert same_samples.same(one, three).kind == "unlike"
+
+    def test_a_slow_stream_is_looked_at_for_a_while(self, monkeypatch):
+        """192 samples of a minute each were waited for, twice."""
+        monkeypatch.setattr(same_samples, "STREAMING", -1.0)
+        one, three = (load(DataLoader(Stream(shards=False), batch_size=4, num_workers=count)) for count in (0, 3))
+        assert "4 of 6 samples came again" in same_samples.same(one, three).sentence
+
+    def test_samples_of_a_short_stream_are_counted_as_they_are(self):
+        """They were said to be 192."""
+        one, two = (load(DataLoader(Short(), batch_size=4, num_workers=count)) for count in (0, 2))
+        assert same_samples.same(one, two).samples == 5
 
     def test_a_stream_that_shards_itself_is_the_same_in_another_order(self):
         one, three = (load(DataLoader(Stream(shards=True), batch_size=4, num_workers=count)) for count in (0, 3))

@@ -176,3 +176,37 @@ def test_a_sample_that_ends_the_program_is_told(running: Any) -> None:
     """Otherwise `fix` would end with it, and with its exit code, and say nothing."""
     with pytest.raises(TargetError):
         running(DataLoader(Leaves(), batch_size=5)).block(PLAIN, 0.05)
+
+
+class Forever:
+    def __init__(self, sampler: Any) -> None:
+        self.sampler = sampler
+
+    def __iter__(self) -> Any:
+        while True:
+            yield from self.sampler
+
+
+class Endless(DataLoader[Any]):
+    """As ultralytics and timm make it: one iterator, begun with the loader, for all epochs."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        object.__setattr__(self, "batch_sampler", Forever(self.batch_sampler))
+        self.iterator = super().__iter__()
+
+    def __len__(self) -> int:
+        return 3
+
+    def __iter__(self) -> Any:
+        for _ in range(len(self)):
+            yield next(self.iterator)
+
+
+@pytest.mark.usefixtures("looks_take_a_millisecond")
+def test_a_loader_of_one_iterator_for_all_epochs_is_run_and_keeps_its_place(running: Any) -> None:
+    """fix ended with an IndexError: batches came from the user's own iterator, which nobody here had told what to make."""
+    theirs = Endless(Numbers(12), batch_size=4, collate_fn=list)
+    assert running(theirs).block(PLAIN, 0.05).samples >= 8  # fake clock
+    assert speedup.epoch_starts(load(theirs)) == [0.0] * speedup.STARTS, "its epochs begin at once"
+    assert next(iter(theirs)) == [0, 1, 2, 3]

@@ -277,6 +277,28 @@ def test_a_training_on_a_device_is_told_that_moved_augmentation_runs_on_the_cpu(
         list(loader)
 
 
+def test_what_moves_is_moved_after_an_interruption_too(plan: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """After a Ctrl-C while it was made ready, transforms stayed in the dataset, and nobody was told."""
+    loader = FastLoader(Drawn(tmp_path), batch_size=4, plan=plan(augmentation=AugmentationChange(backend="kornia")))
+
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(planned, "moved", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            iter(loader)
+    list(loader)
+    assert "are done to whole batches" in loader.explain()
+
+
+def test_a_loader_like_one_that_fuses_does_not_where_transforms_move(tmp_path: Path) -> None:
+    """fix measured fused calls that a FastLoader with the plan never makes."""
+    theirs: Any = FastLoader(Drawn(tmp_path), batch_size=4, fuse="exact")
+    moving: Any = as_planned.loader(theirs, PlanFile(augmentation=AugmentationChange(backend="kornia")), tmp_path)
+    assert moving.fuse is None and theirs.fuse == "exact"
+
+
 def test_an_augmentation_that_cannot_be_moved_is_told(plan: Any) -> None:
     path = plan(augmentation=AugmentationChange(backend="kornia", operations=["Normalize"]))
     loader = FastLoader(pipelines.Tensors(8), batch_size=4, plan=path)

@@ -387,6 +387,20 @@ def test_a_state_of_another_loader_is_refused(state: dict[str, Any] | None, word
         loader.load_state_dict(state and {**loader.state_dict(), **state})  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("had", [True, False])
+def test_a_state_whose_order_another_generator_drew_is_refused(had: bool) -> None:
+    """The epoch went on in another order: samples came twice, and others never."""
+
+    def made(own: bool) -> Any:
+        return FastLoader(pipelines.Tensors(40), batch_size=4, shuffle=True, generator=torch.Generator() if own else None)
+
+    whole = made(had)
+    next(iter(whole))
+    with pytest.raises(ValueError, match="no generator"):
+        made(not had).load_state_dict(whole.state_dict())
+    made(had).load_state_dict(whole.state_dict())
+
+
 @pytest.mark.parametrize("before", [None, 21])
 def test_a_length_that_is_not_known_refuses_nothing(before: int | None) -> None:
     """A stream was given a length, or lost it, since the state was taken: that was a TypeError of ours, or another order."""

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch.utils.data import BatchSampler, SequentialSampler
 
+from pipefix.loader import fast_loader
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.metering.meter import FEW, Course, Meter, Stats
 from tests.loader import pipelines
@@ -115,3 +116,15 @@ def test_without_workers_quick_batches_are_metered_only_while_somebody_reads(cap
     loader.meter.read = True
     list(loader)
     assert (loader.stats().batches, loader.stats().metered) == (200, True)
+
+
+def test_an_epoch_made_by_plain_means_is_counted_and_logged_too(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing was logged, and a smaller last batch counted as a whole one."""
+    monkeypatch.setattr(fast_loader, "why_plain", lambda: "this torch is another")
+    loader: Any = FastLoader(pipelines.Tensors(10), batch_size=4)
+    with caplog.at_level(logging.INFO, "pipefix.loader"):
+        list(loader)
+    assert loader.stats().samples == 10
+    assert caplog.messages == [str(loader.stats())]

@@ -239,6 +239,9 @@ BATCHES: list[tuple[World, str, str, dict[str, Any]]] = [
      ("the main threads of the workers compute only 8.3 % of what their threads do: they wait for them, and would wait longer for "
       "fewer"), {}),
     (CROWDED.but(cores=32.0), "thread-caps", "20 busy threads of 4 workers fit on 32 cores", {}),
+    # Where they cannot be counted there are two a worker, or more.
+    (with_threads(CROWDED.but(cores=32.0, facts={}), 2_000_000, 1_000_000), "thread-caps",
+     "at least 8 busy threads of 4 workers may fit on 32 cores", {}),
     (CROWDED.but(workers=1), "thread-caps", "5 threads share 4 cores, but only 25 % of their time is used", {}),
     (with_threads(CROWDED, 1_010_000, 1_000_000), "thread-caps",
      "20 threads share 4 cores, but those beside the main ones use next to no CPU time", {}),

@@ -158,7 +158,7 @@ def test_runs_that_are_not_alike_are_refused_unless_forced(changes: dict[str, An
     with pytest.raises(BadUsage) as caught:
         compare(a_run(100), other)
     assert str(caught.value) == f"These two runs cannot be compared: {reason}."
-    assert caught.value.advice == "To compare them all the same, add --force."
+    assert caught.value.advice == "To compare them all the same, add --force (in Python force=True)."
     assert compare(a_run(100), other, force=True).doubts[0] == f"Forced: {reason}."
 
 

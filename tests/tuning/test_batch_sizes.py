@@ -12,9 +12,10 @@ from pipefix.tuning.batch_sizes import DOUBLINGS, sweep
 from pipefix.tuning.limits import ResourceLimits
 from pipefix.tuning.results import BatchSize
 from pipefix.tuning.space import Settings
+from pipefix.tuning.trial import TrialEnded, Watch
 from pipefix.vocabulary.settings import LoaderSettings
 from tests.tuning import grids
-from tests.tuning.machine import Appetite, Machine, planned, tuned
+from tests.tuning.machine import Appetite, FakeTrial, Machine, planned, tuned
 
 EIGHT = next(grid for grid in grids.every() if grid.name == "eight-cores")
 FED = next(grid for grid in grids.every() if grid.demand is not None)
@@ -69,3 +70,20 @@ def test_an_interrupt_among_the_sizes_keeps_what_was_tuned() -> None:
     assert 0 < len(sizes) < DOUBLINGS + 1
     assert (kept.partial, kept.chosen, kept.after) == (True, result.chosen, result.after)
     assert not machine.running
+
+
+def test_a_smaller_size_that_fails_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a batch of two half is one, with which a step with BatchNorm raises: no size was measured at all."""
+    machine = Machine(EIGHT)
+    result, start = tuned(machine, Settings(4)), machine.start
+
+    def fussy(settings: Settings, watch: Watch) -> FakeTrial:
+        if settings.batch_size == 1:
+            raise TrialEnded("it failed: more than one value is expected")
+        return start(settings, watch)
+
+    monkeypatch.setattr(machine, "start", fussy)
+    sizes = list(sweep(machine, result, 2, ResourceLimits(), seconds=1.0))
+    assert [bool(size.reason) for size in sizes] == [True, *[False] * DOUBLINGS]
+    telling = TuneReporter("x", LoaderSettings(batch_size=2), planned(machine), result, ConsumerName("none", present=False), sizes)
+    assert not any("accumulate" in note for note in telling.report(created="", written=None).notes)

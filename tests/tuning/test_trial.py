@@ -97,6 +97,8 @@ def test_what_does_not_fit_together_is_refused() -> None:
         pipefix.tune(loader, stall=1.0)
     with pytest.raises(BadUsage, match="There cannot be -1 workers"):
         pipefix.tune(loader, max_workers=-1)
+    with pytest.raises(BadUsage, match=r"max_cores: .many. is not a number of CPU cores"):
+        pipefix.tune(loader, max_cores="many")
 
 
 def test_a_copy_of_the_loader_has_the_settings_and_the_loader_keeps_its_own() -> None:

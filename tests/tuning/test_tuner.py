@@ -243,7 +243,8 @@ def test_predictions_grow_with_every_setting_and_learn_from_trials() -> None:
 
 def test_the_sentences_of_limits() -> None:
     limits = ResourceLimits(memory_bytes=1e9, files=100, cores=2.0, shm_bytes=64e6)
-    assert refusal(limits, Usage(memory_bytes=9e8)) == "it would take about 900 MB of memory, and the limit is 1.00 GB of memory"
+    told = "it would take about 900 MB of memory, and the limit is 1.00 GB of memory, less a margin of 15 %"
+    assert refusal(limits, Usage(memory_bytes=9e8)) == told, "900 MB were refused for a limit of 1 GB, and nothing said why"
     assert refusal(limits, Usage(files=101)) == "it would take about 101 open files, and the limit is 100 open files"
     assert ending(limits, Usage(cores=1.95)) == "it took 1.95 CPU cores, which is near the limit of 2 CPU cores"
     many = refusal(ResourceLimits(cores=100.0), Usage(cores=120.0))

@@ -10,7 +10,7 @@ import pytest
 
 from pipefix.vocabulary.errors import BadUsage, CacheDamaged
 
-ADVICE = "Give at least one: --trials 8."
+ADVICE = "Give at least one: trials=8."
 NOTED = pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 shows no notes")
 
 

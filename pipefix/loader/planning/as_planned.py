@@ -28,6 +28,8 @@ def loader(original: DataLoader[Any], plan: PlanFile, folder: Path) -> DataLoade
     planned_loader = _like(original, reads, change, collate_fn=collate_fn, whole=planned.by_dali(plan))
     if isinstance(planned_loader, FastLoader) and planned.by_dali(plan):
         planned_loader._planned = planned.Planned(plan, folder / NAME, original.dataset)
+    elif isinstance(planned_loader, FastLoader) and plan.augmentation is not None:
+        planned_loader.fuse = None  # as one that is given the plan fuses nothing
     return planned_loader
 
 

@@ -21,11 +21,11 @@ ADVICE = "Take [augmentation] out of the plan, or make a new plan: pipefix fix T
 def of(plan: planned.Planned, loader: Any) -> DaliBatches | None:
     """What makes the loader's batches; None where the plan has nothing of it, or it cannot be had, which is warned of once."""
     if not plan.whole_asked:
-        plan.whole_asked = True
         try:
             plan.whole = DaliBatches(loader, plan.given, plan.plan)
         except PipefixError as error:
             warnings.warn(f"{plan.path}: {error} The dataset makes the samples. {error.advice}", RuntimeWarning, stacklevel=4)
+        plan.whole_asked = True
     batches: DaliBatches | None = plan.whole
     return batches
 

@@ -181,11 +181,11 @@ class Planned:
         """Before the first batch: what is costly to make. What cannot move stays in the dataset, with a warning."""
         if self._moved:
             return
-        self._moved = True
         try:
             self.reads, self.module = moved(self.given, self.plan, self.folder)
         except BadUsage as error:
             warnings.warn(f"{self.path}: {error} It stays in the dataset. {error.advice}", RuntimeWarning, stacklevel=2)
+        self._moved = True
 
     def __getstate__(self) -> dict[str, Any]:
         """DALI's pipeline stays in its process."""

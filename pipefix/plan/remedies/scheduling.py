@@ -84,9 +84,9 @@ class ThreadCaps(Remedy):
         if threads <= 1 and (seen or used is None or used < OTHER_THREADS):
             return self.declined("libraries run no busy threads of their own inside the workers")
         wanted = threads * workers if threads > 1 else 2 * workers
-        run = f"{wanted:.0f} busy threads of {counted(workers, 'worker')}"
+        run = f"{'' if threads > 1 else 'at least '}{wanted:.0f} busy threads of {counted(workers, 'worker')}"
         if wanted <= cores:
-            return self.declined(f"{run} fit on {core_count(cores)}")
+            return self.declined(f"{run} {'fit' if threads > 1 else 'may fit'} on {core_count(cores)}")
         busy = case.model.busy * (used or 1.0)
         if busy < BUSY:
             return self.declined(f"{wanted:.0f} threads share {core_count(cores)}, but only {percent(busy)} of their time is used")

@@ -7,9 +7,11 @@ from pathlib import Path
 from pipefix.report import runfile
 from pipefix.report.compare import Comparison as Comparison
 from pipefix.report.compare import compare as compared
-from pipefix.report.shown import ShownRun as Run
-from pipefix.report.shown import shown
+from pipefix.report.shown import ShownRun, shown
 from pipefix.vocabulary import amounts
+
+Run = ShownRun
+"""As users name it."""
 
 
 def load(path: str | Path) -> Run:

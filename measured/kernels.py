@@ -13,7 +13,7 @@ from PIL import Image
 from measured.row import Row, at_most
 from pipefix.kernels.errors import BadPicture
 from pipefix.kernels.kernel import native
-from pipefix.kernels.picture import UINT8, Box, PictureCut, Target
+from pipefix.kernels.request import UINT8, Box, PictureCut, Target
 
 CUT = PictureCut(Box(5, 5, 180, 140), (64, 64), Box(0, 0, 64, 64))
 

@@ -24,7 +24,7 @@ def native_rounds(kernel: object) -> Row:
     from PIL import Image
 
     from pipefix.kernels.errors import BadPicture
-    from pipefix.kernels.picture import UINT8, Box, PictureCut, Target
+    from pipefix.kernels.request import UINT8, Box, PictureCut, Target
 
     torch.set_num_threads(1)
     file = io.BytesIO()

@@ -29,7 +29,7 @@ from benchmarks.harness.page import rows
 from benchmarks.harness.record import Record
 from benchmarks.harness.turns import in_turns
 from pipefix.kernels.kernel import Kernel, best, native
-from pipefix.kernels.picture import Box, Target
+from pipefix.kernels.request import Box, Target
 from pipefix.kernels.twin import TwinKernel
 from pipefix.loader.fusing.errors import NotFused
 from pipefix.loader.fusing.fuse import Fused, fuse

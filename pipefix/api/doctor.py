@@ -25,10 +25,10 @@ def doctor(target: Any = None) -> tuple[dict[str, Any], list[Finding]]:
         # A target needs PyTorch; the machine alone does not.
         from pipefix.api.in_program import refuse_program
         from pipefix.api.target import load_target
-        from pipefix.audit import observe
+        from pipefix.audit import loader_facts
 
         refuse_program(target)
         subject = load_target(target)
-        loader_facts = observe.loader_facts(subject.loader)
-        facts = AuditFacts(machine=machine, settings=subject.settings, no_kernel=absent, **loader_facts)
+        facts_of_loader = loader_facts.loader_facts(subject.loader)
+        facts = AuditFacts(machine=machine, settings=subject.settings, no_kernel=absent, **facts_of_loader)
     return machine.as_dict(), audit(facts)

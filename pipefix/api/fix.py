@@ -13,12 +13,11 @@ import msgspec
 
 from pipefix.api.probe import look_at
 from pipefix.api.target import Progress, check_followed, consumed, loaded, silent
-from pipefix.fixes import history as undoing
-from pipefix.fixes import outcome
+from pipefix.fixes import fix_log, outcome
+from pipefix.fixes.attempt import ProbeResult
 from pipefix.fixes.choice import Wishes
 from pipefix.fixes.choice import check_only as check_only
 from pipefix.fixes.fix import RUN_FILE, Session
-from pipefix.fixes.steps import ProbeResult
 from pipefix.measurement.consumer import Consumer, consumer_for
 from pipefix.plan import planfile
 from pipefix.report import fix_report, runfile
@@ -196,4 +195,4 @@ def undo(out: str | Path | None = None) -> Undone:
     Returns:
         Which step was taken back, and what was removed with it.
     """
-    return shown_as(Undone, undoing.undo((Path(out) if out is not None else Path()).absolute()))
+    return shown_as(Undone, fix_log.undo((Path(out) if out is not None else Path()).absolute()))

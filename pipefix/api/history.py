@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from pipefix.fixes.history import LOG, Entry, read_entries
+from pipefix.fixes.fix_log import LOG, Entry, read_entries
 from pipefix.fixes.outcome import Measured
 from pipefix.plan import planfile
 from pipefix.report import descriptions, runfile

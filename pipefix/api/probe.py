@@ -13,7 +13,7 @@ from pipefix.api import try_remedies
 from pipefix.api.run_files import Run as Run
 from pipefix.api.target import Progress, as_planned, consumed, load_target, placed, silent
 from pipefix.api.try_remedies import making
-from pipefix.audit import observe, storage_facts
+from pipefix.audit import loader_facts, storage_facts
 from pipefix.audit.facts import AuditFacts, StepFacts, audit
 from pipefix.audit.on_workers import handle_before_fork
 from pipefix.caches.cut import says_random
@@ -129,7 +129,7 @@ def look_at(
     plan = MeasurementPlan(
         budget=max(1.0, measured * budget - (time.perf_counter() - begun)), recording_bytes=recording_bytes,
         trial_workers=_trials(subject, machine, budget) if trial_workers is None else trial_workers, events=trace,
-        observe=observe.worker_facts, seam_cost=calibrate.seam_cost(), enough=settled, wanting=wanting, seed=seed,
+        observe=loader_facts.worker_facts, seam_cost=calibrate.seam_cost(), enough=settled, wanting=wanting, seed=seed,
         progress=lambda phase, done: progress(phase, measured * done),
     )  # fmt: skip
     try:
@@ -222,7 +222,7 @@ def _try_conversions(subject: Subject, machine: Machine, measurement: Measuremen
 def _blame_shared_handles(error: TargetError, subject: Subject) -> None:
     """Where workers share a handle, it is rarely the sample that wants mending."""
     if error.user_traceback:
-        shared = handle_before_fork.check(AuditFacts(settings=subject.settings, **observe.loader_facts(subject.loader)))
+        shared = handle_before_fork.check(AuditFacts(settings=subject.settings, **loader_facts.loader_facts(subject.loader)))
         if shared is not None:
             error.advise(f"{shared.found} {shared.advice}")
 
@@ -272,12 +272,12 @@ def _audit(subject: Subject, machine: Machine, measurement: Measurement, diagnos
     facts = AuditFacts(
         machine=machine,
         settings=measurement.settings,
-        growth=max(filter(None, map(observe.growth, measurement.looks.values())), key=lambda grown: grown.bytes, default=None),
+        growth=max(filter(None, map(loader_facts.growth, measurement.looks.values())), key=lambda grown: grown.bytes, default=None),
         cpu_share=1 - sum(cost.waiting or 0.0 for cost in sample) / wall if wall else None,
         throttled_share=measurement.throttled,
         first_batch_s=measurement.first_batch,
         step=StepFacts(**measurement.step_facts) if measurement.step_facts else None,
-        **observe.run_facts(subject.loader, measurement.facts, measurement.paths),
+        **loader_facts.run_facts(subject.loader, measurement.facts, measurement.paths),
     )
     operations = [operation for cost in sample for operation in cost.ops]
     sample_bytes = facts.batch.bytes / measurement.settings.samples_a_batch if facts.batch is not None else 0.0

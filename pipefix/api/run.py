@@ -117,7 +117,7 @@ def from_folder(folder: Path) -> runfile.Run:
         later = msgspec.structs.replace(later, plan=program.plan, at_limit=program.at_limit)
         return msgspec.structs.replace(run, program=later, verdict=run.verdict if run.stages else clock_verdict(later))
     if not notes_in(folder):
-        from pipefix.fixes.history import LOG
+        from pipefix.fixes.fix_log import LOG
 
         advice = "Name a run file, or the folder that --out named; a program writes one by: pipefix run train.py"
         if (folder / LOG).exists():

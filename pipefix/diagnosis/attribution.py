@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pipefix.diagnosis.clocks import call_seconds
+from pipefix.diagnosis.clock_overhead import call_seconds
 from pipefix.diagnosis.diagnosis import OpCost
 from pipefix.hooks.charges import OWN_NAMES
 from pipefix.measurement.measurement import Block, Measurement, Row, charges_of, rows_of

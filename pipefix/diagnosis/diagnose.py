@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from pipefix.diagnosis import sentences, verdict_rules
 from pipefix.diagnosis.attribution import INDEX, WORKER, columns, exposed_share, ledger, own_wait, per_sample, starved_share
-from pipefix.diagnosis.clocks import calls_per_sample, delivered_seconds, seconds_each, unclocked
+from pipefix.diagnosis.clock_overhead import calls_per_sample, delivered_seconds, seconds_each, unclocked
 from pipefix.diagnosis.costs import StageCosts
 from pipefix.diagnosis.diagnosis import Diagnosis, StageCost, Stations, Verdict
 from pipefix.diagnosis.doubts import Claim, Doubt, DoubtKind, could_run, doubted

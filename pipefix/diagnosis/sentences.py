@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pipefix.diagnosis.clocks import slower_by
+from pipefix.diagnosis.clock_overhead import slower_by
 from pipefix.diagnosis.diagnosis import Diagnosis, OpCost
 from pipefix.diagnosis.doubts import Doubt, DoubtKind, busiest_line
 from pipefix.diagnosis.verdict_rules import Ranking

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pipefix.fixes.attempt import Fixer
 from pipefix.fixes.fixers import BuildCache, DecodeByDali, MoveAugment
 from pipefix.fixes.outcome import Refused
-from pipefix.fixes.steps import Fixer
 from pipefix.plan.plan import Declined, Plan, Proposed
 from pipefix.plan.planfile import AugmentationChange, CacheChange
 from pipefix.plan.remedy import all_remedies

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import msgspec
 
-from pipefix.fixes import apply_plan, history, speedup
-from pipefix.fixes.builder import Builder, Say
+from pipefix.fixes import apply_plan, fix_log, speedup
+from pipefix.fixes.attempt import Ask, Attempt, FixContext, Fixer, Look, ProbeResult, compared
+from pipefix.fixes.cache_process import Builder, Say
 from pipefix.fixes.choice import Wishes, candidates, condition, fixer_for, is_called, refused, too_little, why_not
-from pipefix.fixes.history import Log, settle
+from pipefix.fixes.fix_log import Log, settle
 from pipefix.fixes.outcome import Applied, Fixed, Measured, Outcome, Refused, Sameness
-from pipefix.fixes.steps import Ask, Attempt, FixContext, Fixer, Look, ProbeResult, compared
 from pipefix.loader.planning import planned
 from pipefix.measurement.consumer import Consumer
 from pipefix.plan import backups, planfile
@@ -249,7 +249,7 @@ class Session:
         """Remove caches that no plan names: all of them, or this one alone. What an attempt would have made may be None."""
         if only is None:
             return
-        removed, left = history.remove_unused(self.folder, only or None)
+        removed, left = fix_log.remove_unused(self.folder, only or None)
         self._left_alone += [sentence for sentence in left if sentence not in self._left_alone]
         for path in removed:
             self.log.write("removed", makes=path)

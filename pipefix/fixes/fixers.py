@@ -17,8 +17,8 @@ from pipefix.augment.split import Split, split
 from pipefix.augment.transforms import files_of, find
 from pipefix.caches import convert as conversion
 from pipefix.caches.estimate import Forecast, forecast
-from pipefix.fixes.builder import Say
-from pipefix.fixes.steps import FixContext, Fixer
+from pipefix.fixes.attempt import FixContext, Fixer
+from pipefix.fixes.cache_process import Say
 from pipefix.loader.fusing.child_process import in_child_process
 from pipefix.loader.fusing.errors import NotFused
 from pipefix.loader.planning import by_dali, planned

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.data import DataLoader
 
-from pipefix.kernels.picture import Target
+from pipefix.kernels.request import Target
 from pipefix.loader.fusing import stand_in
 from pipefix.loader.fusing.errors import NotFused
 from pipefix.loader.fusing.fusion import Fusing, Fusion, users_init

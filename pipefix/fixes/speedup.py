@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.utils.data import Sampler
 
-from pipefix.fixes.builder import Say
+from pipefix.fixes.cache_process import Say
 from pipefix.fixes.outcome import Measured
 from pipefix.hooks.torch_internals import end_workers, hands_out_of_one, processes_of
 from pipefix.measurement import experiments, failing

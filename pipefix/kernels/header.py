@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pipefix.kernels.errors import BadPicture
 
 if TYPE_CHECKING:
-    from pipefix.kernels.picture import Data
+    from pipefix.kernels.request import Data
 
 MOST_PIXELS = 178_956_970
 """More than that Pillow refuses as a decompression bomb: twice its ``MAX_IMAGE_PIXELS``."""

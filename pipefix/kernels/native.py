@@ -9,7 +9,7 @@ import numpy as np
 from pipefix.kernels import _native
 from pipefix.kernels.errors import REASONS, BadPicture, BadRequest
 from pipefix.kernels.header import read_header
-from pipefix.kernels.picture import Arithmetic, Box, Data, Finish, PictureCut, Target, require_inside, require_rgb
+from pipefix.kernels.request import Arithmetic, Box, Data, Finish, PictureCut, Target, require_inside, require_rgb
 
 SHARP = 3.0
 """Where the decoder scales down, every output is still made of at least so many of its pixels along each axis."""

@@ -14,7 +14,7 @@ from PIL import Image
 
 from pipefix.kernels.errors import BadPicture
 from pipefix.kernels.header import lacks_scans, read_header
-from pipefix.kernels.picture import Arithmetic, Box, Data, Finish, PictureCut, Target, require_inside, require_rgb
+from pipefix.kernels.request import Arithmetic, Box, Data, Finish, PictureCut, Target, require_inside, require_rgb
 
 END = b"\xff\xd9"
 

@@ -25,7 +25,7 @@ from pipefix.measurement.probe_task import ProbeOptions
 from pipefix.measurement.run_arms import Pool
 from pipefix.measurement.schedule import FEWEST_ROUNDS, SHORTEST, TRIED_EVERY, Schedule, facts_of, schedule, unreplaced_operation
 from pipefix.measurement.time_limit import HANGS, LIMIT
-from pipefix.measurement.trials import Trials
+from pipefix.measurement.worker_counts import Trials
 from pipefix.measurement.worker_endings import deaf_to_interrupts
 from pipefix.subject.subject import Subject
 from pipefix.system import cgroups

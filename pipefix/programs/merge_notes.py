@@ -15,7 +15,7 @@ from typing import Any
 from pipefix.programs.clock_verdict import MOSTLY
 from pipefix.programs.loop_notes import LoopNotes, total
 from pipefix.programs.observing.inside import HOOK
-from pipefix.programs.ranks import findings
+from pipefix.programs.rank_findings import findings
 from pipefix.programs.sample_findings import global_batch
 from pipefix.report.program_figures import LoopFigures, LoopSpan, ProgramAccount, ProgramFigures, named
 from pipefix.vocabulary.quantity import Interval, exactly

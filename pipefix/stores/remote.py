@@ -1,4 +1,4 @@
-"""An object store, asked through a helper process (`pipefix.stores.fetching`), one for each process that asks."""
+"""An object store, asked through a helper process (`pipefix.stores.helper_process`), one for each process that asks."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class RemoteStore:
             environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
             ours, theirs = multiprocessing.Pipe()
             process = subprocess.Popen(
-                [sys.executable, "-m", "pipefix.stores.fetching", self.url, str(theirs.fileno())],
+                [sys.executable, "-m", "pipefix.stores.helper_process", self.url, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL, stdout=2, pass_fds=[theirs.fileno()], env=environment, start_new_session=True,
             )  # fmt: skip
             theirs.close()

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from tests.architecture import house
 
 HOME = "pipefix.hooks.torch_internals"
-BESIDE_PROGRAMS = tuple(f"pipefix.programs.observing.{name}" for name in ("inside", "steps", "timed_batches"))
+BESIDE_PROGRAMS = tuple(f"pipefix.programs.observing.{name}" for name in ("inside", "model_calls", "timed_batches"))
 """They are loaded into programs whose Python may not find the rest of pipefix."""
 LIGHTNING = "pipefix.watching.lightning"
 """Of whose loaders an attribute has the same name as of torch's."""

@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader
 
 from pipefix.audit.dataset_scan import scan_dataset
 from pipefix.audit.facts import AuditFacts, BatchFacts, MemoryGrowth, ObjectStoreFacts, StepFacts
-from pipefix.audit.observe import loader_facts
+from pipefix.audit.loader_facts import loader_facts
 from pipefix.audit.storage_facts import store_in
 from pipefix.system.machine import Filesystem, Gpu
 from pipefix.vocabulary.settings import LoaderSettings

@@ -14,7 +14,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 
 from pipefix.audit.facts import AuditFacts
-from pipefix.audit.observe import growth, run_facts, worker_facts
+from pipefix.audit.loader_facts import growth, run_facts, worker_facts
 from pipefix.vocabulary.settings import LoaderSettings
 
 

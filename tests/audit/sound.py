@@ -6,7 +6,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from pipefix.audit.facts import REUSED, AuditFacts, BatchFacts, DatasetFacts, MemoryGrowth
-from pipefix.audit.observe import loader_facts
+from pipefix.audit.loader_facts import loader_facts
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.measurement.measurement import Unpacked
 from pipefix.system.machine import Filesystem, Gpu

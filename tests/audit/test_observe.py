@@ -20,7 +20,7 @@ from torch.utils.data import ConcatDataset, DataLoader, Subset
 from pipefix.audit.dataset_scan import scan_dataset
 from pipefix.audit.facts import REUSED, BatchFacts, DatasetFacts
 from pipefix.audit.handle_scan import open_handles
-from pipefix.audit.observe import batch_facts, growth, loader_facts, run_facts, worker_facts
+from pipefix.audit.loader_facts import batch_facts, growth, loader_facts, run_facts, worker_facts
 from pipefix.audit.storage_facts import store_in
 from pipefix.loader.fast_loader import FastLoader
 from tests.audit import pipelines
@@ -174,7 +174,7 @@ class TestProcess:
 
     def test_asking_for_the_start_method_does_not_fix_it(self, preloaded: str) -> None:
         code = (
-            "import multiprocessing\nfrom torch.utils.data import DataLoader\nfrom pipefix.audit.observe import loader_facts\n"
+            "import multiprocessing\nfrom torch.utils.data import DataLoader\nfrom pipefix.audit.loader_facts import loader_facts\n"
             "print(loader_facts(DataLoader([1]))['start_method'])\nmultiprocessing.set_start_method('spawn')\n"
             "print(loader_facts(DataLoader([1]))['start_method'])"
         )

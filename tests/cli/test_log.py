@@ -12,7 +12,7 @@ import pytest
 
 from pipefix.api.history import target_here
 from pipefix.cli.main import main
-from pipefix.fixes.history import Log, undo
+from pipefix.fixes.fix_log import Log, undo
 from pipefix.plan import planfile
 from pipefix.report import runfile
 from pipefix.report.runfile import Run

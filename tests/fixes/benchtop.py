@@ -14,11 +14,11 @@ from torch.utils.data import DataLoader, Dataset
 
 from pipefix.caches import pool
 from pipefix.fixes import speedup
-from pipefix.fixes.builder import Builder
+from pipefix.fixes.attempt import FixContext, ProbeResult
+from pipefix.fixes.cache_process import Builder
 from pipefix.fixes.choice import Wishes
 from pipefix.fixes.fix import Session
 from pipefix.fixes.outcome import Measured
-from pipefix.fixes.steps import FixContext, ProbeResult
 from pipefix.measurement.consumer import Consumer
 from pipefix.plan.plan import Declined, Plan, Proposed, Step
 from pipefix.plan.planfile import Change, LoaderChange, PlanFile
@@ -140,7 +140,7 @@ def killed_at(number: int) -> Iterator[list[str]]:
     """Inside, the process dies before its ``number``-th act that changes anything on the disk. Yields the acts so far."""
     from pipefix.caches import folder as cache_folder
     from pipefix.caches.building import Building
-    from pipefix.fixes import history
+    from pipefix.fixes import fix_log
     from pipefix.plan import planfile
     from pipefix.vocabulary import files
 
@@ -157,7 +157,7 @@ def killed_at(number: int) -> Iterator[list[str]]:
 
     with contextlib.ExitStack() as stack:
         for owner, name in (
-            (history.Log, "write"), (files, "write_whole"), (planfile, "write_whole"), (files, "move"), (files, "remove"),
+            (fix_log.Log, "write"), (files, "write_whole"), (planfile, "write_whole"), (files, "move"), (files, "remove"),
             (cache_folder, "remove"), (Building, "finished"), (Building, "seal"),
         ):  # fmt: skip
             stack.enter_context(mock.patch.object(owner, name, dying(name, getattr(owner, name))))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipefix.fixes.history import undo
+from pipefix.fixes.fix_log import undo
 from pipefix.plan import backups, planfile
 from pipefix.vocabulary.errors import PipefixError
 from tests.fixes.benchtop import Bench, step

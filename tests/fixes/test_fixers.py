@@ -18,8 +18,8 @@ from torchvision.transforms import v2
 
 from pipefix.augment import parity, support
 from pipefix.caches import pool
-from pipefix.fixes import apply_plan, history
-from pipefix.fixes.builder import Builder
+from pipefix.fixes import apply_plan, fix_log
+from pipefix.fixes.cache_process import Builder
 from pipefix.fixes.choice import check_only, fixer_for
 from pipefix.fixes.fixers import DecodeByDali, MoveAugment
 from pipefix.fixes.outcome import Applied
@@ -143,9 +143,9 @@ def test_caches_are_built_beside_the_plan_and_read_through_it(place, id):
     fixed = apply_plan.fixed(place.subject, planfile.read(place.folder / planfile.NAME), place.folder)
     assert fixed.dataset[2][0].shape == (3, 16, 16)
     folder = place.folder / plan.cache.path
-    assert history.remove_unused(place.folder) == ([], [])
+    assert fix_log.remove_unused(place.folder) == ([], [])
     (place.folder / planfile.NAME).unlink()
-    assert history.remove_unused(place.folder) == ([plan.cache.path], []) and not folder.parent.exists()
+    assert fix_log.remove_unused(place.folder) == ([plan.cache.path], []) and not folder.parent.exists()
 
 
 def test_an_earlier_store_does_not_follow_a_later_one(place):

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipefix.fixes import history as logs
-from pipefix.fixes.history import undo
+from pipefix.fixes import fix_log as logs
+from pipefix.fixes.fix_log import undo
 from pipefix.plan import planfile
 from pipefix.vocabulary.errors import BadUsage, PipefixError
 from tests.fixes.benchtop import Bench, step

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipefix.fixes import history as logs
-from pipefix.fixes.history import Log, read_entries
+from pipefix.fixes import fix_log as logs
+from pipefix.fixes.fix_log import Log, read_entries
 from pipefix.vocabulary.errors import UnreadableFile
 
 
@@ -61,7 +61,7 @@ def test_names_that_are_no_utf8_are_kept_as_escapes(tmp_path):
 
 
 def test_one_process_at_a_time(tmp_path):
-    code = f"from pathlib import Path; from pipefix.fixes.history import Log; Log(Path({str(tmp_path)!r})).__enter__()"
+    code = f"from pathlib import Path; from pipefix.fixes.fix_log import Log; Log(Path({str(tmp_path)!r})).__enter__()"
     with Log(tmp_path) as log:
         log.write("started", target="x")
         other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -12,8 +12,8 @@ from itertools import pairwise
 import pytest
 
 from pipefix.caches.dataset import CachedDataset
-from pipefix.fixes import history
-from pipefix.fixes.history import settle, undo
+from pipefix.fixes import fix_log
+from pipefix.fixes.fix_log import settle, undo
 from pipefix.plan import backups, planfile
 from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 from tests.fixes.benchtop import Bench, Killed, killed_at, step
@@ -176,7 +176,7 @@ def test_killed_before_any_act_a_run_leaves_a_state_that_can_be_gone_on_from(tmp
             again = Bench(folder, [])
             again.run()
             settled(again)
-            assert not history.unused(bench.out)
+            assert not fix_log.unused(bench.out)
         acts += 1
     assert acts >= 10
 

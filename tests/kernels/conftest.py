@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from PIL import Image
 
 from pipefix.kernels.kernel import Kernel, native
-from pipefix.kernels.picture import Finish, Ramp
+from pipefix.kernels.request import Finish, Ramp
 from pipefix.kernels.twin import TwinKernel
 
 

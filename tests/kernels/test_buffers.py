@@ -11,7 +11,7 @@ import torch
 
 from pipefix.kernels.errors import BadRequest
 from pipefix.kernels.kernel import Kernel
-from pipefix.kernels.picture import UINT8, Box, PictureCut, Target
+from pipefix.kernels.request import UINT8, Box, PictureCut, Target
 from tests.kernels.conftest import Encode
 
 CUT = PictureCut(Box(0, 0, 90, 70), (16, 16), Box(0, 0, 16, 16))

@@ -14,7 +14,7 @@ from PIL import Image
 from pipefix.kernels.errors import BadPicture
 from pipefix.kernels.header import Header, read_header
 from pipefix.kernels.kernel import Kernel
-from pipefix.kernels.picture import Box
+from pipefix.kernels.request import Box
 from tests.kernels.conftest import Encode, patient
 from tests.kernels.jpegs import segments, with_filling
 

@@ -12,7 +12,7 @@ from PIL import Image
 
 from pipefix.kernels.errors import BadPicture
 from pipefix.kernels.kernel import Kernel
-from pipefix.kernels.picture import UINT8, Box, PictureCut, Target
+from pipefix.kernels.request import UINT8, Box, PictureCut, Target
 from tests.kernels.conftest import Encode
 
 SMALL = PictureCut(Box(0, 0, 60, 40), (16, 16), Box(0, 0, 16, 16))

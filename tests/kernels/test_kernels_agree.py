@@ -17,7 +17,7 @@ from torchvision.transforms.v2 import functional as tv
 from pipefix.kernels import twin
 from pipefix.kernels.errors import BadRequest
 from pipefix.kernels.kernel import Kernel
-from pipefix.kernels.picture import UINT8, Arithmetic, Box, Filter, Finish, PictureCut, Ramp, Target
+from pipefix.kernels.request import UINT8, Arithmetic, Box, Filter, Finish, PictureCut, Ramp, Target
 from pipefix.loader.fusing.recognise import resizes_bytes
 from tests.kernels.conftest import Draw, Encode, normalised, patient
 

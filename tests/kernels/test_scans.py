@@ -16,7 +16,7 @@ from PIL import Image
 from pipefix.kernels.errors import BadPicture
 from pipefix.kernels.header import lacks_scans
 from pipefix.kernels.kernel import Kernel
-from pipefix.kernels.picture import Box
+from pipefix.kernels.request import Box
 from tests.kernels.conftest import Encode
 from tests.kernels.jpegs import first_scans, scans_in
 

@@ -12,7 +12,7 @@ import torch
 
 from pipefix.kernels.errors import BadPicture
 from pipefix.kernels.kernel import Kernel
-from pipefix.kernels.picture import UINT8, Box, PictureCut, Target
+from pipefix.kernels.request import UINT8, Box, PictureCut, Target
 from tests.kernels.conftest import Encode, normalised
 
 CUT = PictureCut(Box(5, 5, 180, 140), (64, 64), Box(0, 0, 64, 64))

@@ -15,7 +15,7 @@ from torchvision import transforms as v1
 from torchvision.transforms import v2
 
 from pipefix.kernels.kernel import Kernel, native
-from pipefix.kernels.picture import Filter, Target
+from pipefix.kernels.request import Filter, Target
 from pipefix.kernels.twin import TwinKernel
 from pipefix.loader.fusing.errors import CannotFollow, NotFused
 from pipefix.loader.fusing.fuse import Fused, fuse

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 from torchvision import transforms
 
-from pipefix.kernels.picture import Filter
+from pipefix.kernels.request import Filter
 from pipefix.loader.fusing import recipe
 from pipefix.loader.fusing.sample_random import numbers_of
 

@@ -29,7 +29,7 @@ from pipefix.measurement.kept_batch import KeptBatch
 from pipefix.measurement.measure import _Session, measure
 from pipefix.measurement.measurement import Measurement
 from pipefix.measurement.trace import Charge
-from pipefix.measurement.trials import Trials
+from pipefix.measurement.worker_counts import Trials
 from pipefix.vocabulary.stage import Stage
 from tests.doubles.measured import MS
 from tests.doubles.measured import measured as made_up
@@ -624,8 +624,8 @@ class HangsInWorkers(planted.Mapped):
 
 
 def test_a_trial_that_hangs_is_left_and_told(paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipefix.measurement.trials.TRIAL_LIMIT", 0.2)
-    monkeypatch.setattr("pipefix.measurement.trials.SLOWER", 0.0)
+    monkeypatch.setattr("pipefix.measurement.worker_counts.TRIAL_LIMIT", 0.2)
+    monkeypatch.setattr("pipefix.measurement.worker_counts.SLOWER", 0.0)
     built = DataLoader(HangsInWorkers(paths), batch_size=4, collate_fn=planted.collate)
     found = measured(built, budget=60.0, trial_workers=(1,), enough=lambda found: "workers-1" in found.declined)  # fake clock
     assert found.trials == {}

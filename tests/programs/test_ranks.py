@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pipefix.programs.loop_notes import LoopNotes
-from pipefix.programs.ranks import findings
+from pipefix.programs.rank_findings import findings
 
 SHARE: dict[str, Any] = {"shared": True, "dataset_length": 100, "sampler_length": 50, "dataset": 7}
 WHOLE: dict[str, Any] = {"shared": False, "dataset_length": 100, "sampler_length": 100, "dataset": 7}

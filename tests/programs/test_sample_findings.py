@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pipefix.programs.loop_notes import LoopNotes
-from pipefix.programs.ranks import findings
+from pipefix.programs.rank_findings import findings
 from tests.programs.test_ranks import SHARE, WHOLE, rank, told
 
 STREAM: dict[str, Any] = {"shared": False, "dataset_length": None, "sampler_length": None, "dataset": None, "stream": True}

@@ -12,7 +12,7 @@ from unittest import mock
 
 import pytest
 
-from pipefix.stores import fetching
+from pipefix.stores import helper_process
 from pipefix.stores.folder import FolderStore
 from pipefix.stores.opening import open_store
 from pipefix.stores.remote import RemoteStore
@@ -129,5 +129,5 @@ def test_an_object_store_through_its_process(tmp_path):
 def test_a_bucket_takes_names_as_they_are_written(name):
     """A cache for ``s3://bucket/run#3`` was put below ``run``, where that for ``run#4`` was found as well."""
     pytest.importorskip("obstore", reason="the extra remote is not installed")
-    asked = fetching._Asked(f"s3://bucket/{name}")
+    asked = helper_process._Asked(f"s3://bucket/{name}")
     assert asked._store.prefix == name

@@ -13,7 +13,7 @@ import torch
 from torch.utils.data import default_collate
 
 from pipefix.hooks.torch_internals import stacks_as_ever
-from pipefix.kernels.picture import Target
+from pipefix.kernels.request import Target
 from pipefix.kernels.reused import Memory
 from pipefix.loader.fusing.stand_in import collated, paths
 from pipefix.loader.policy import read_policy

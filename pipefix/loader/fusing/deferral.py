@@ -17,7 +17,7 @@ from pipefix.vocabulary.random_state import RandomState
 
 if TYPE_CHECKING:
     from pipefix.kernels.native import NativeKernel
-    from pipefix.kernels.picture import Arithmetic
+    from pipefix.kernels.request import Arithmetic
 
 
 class Deferral:

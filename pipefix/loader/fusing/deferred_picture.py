@@ -16,7 +16,7 @@ from PIL import Image
 from PIL.JpegImagePlugin import JpegImageFile
 
 from pipefix.kernels.errors import BadPicture
-from pipefix.kernels.picture import UINT8, Arithmetic, Box, Filter, Finish, Target
+from pipefix.kernels.request import UINT8, Arithmetic, Box, Filter, Finish, Target
 from pipefix.loader.fusing.errors import CannotFollow
 from pipefix.loader.fusing.recipe import Layout
 

@@ -18,7 +18,7 @@ from torchvision.transforms import v2
 
 from pipefix.kernels.errors import BadPicture
 from pipefix.kernels.kernel import Kernel, best
-from pipefix.kernels.picture import Data, Target
+from pipefix.kernels.request import Data, Target
 from pipefix.loader.fusing.errors import CannotFollow, NotFused
 from pipefix.loader.fusing.picture_loading import BY_PILLOW, PictureLoading, by_pillow, by_torchvision
 from pipefix.loader.fusing.pixel_difference import KEYS, PixelDifference, difference, pictures

@@ -20,7 +20,7 @@ import torch
 from PIL import Image
 
 from pipefix.kernels.kernel import native
-from pipefix.kernels.picture import Target
+from pipefix.kernels.request import Target
 from pipefix.loader.fusing import stand_in
 from pipefix.loader.fusing.child_process import in_child_process
 from pipefix.loader.fusing.deferral import Deferral, DeferredBatchReads, DeferredReads

@@ -22,7 +22,7 @@ from PIL import Image, ImageOps
 from torchvision import io as tvio
 from torchvision.datasets import folder
 
-from pipefix.kernels.picture import Data
+from pipefix.kernels.request import Data
 from pipefix.loader.fusing.errors import NotFused
 from pipefix.loader.fusing.stand_in import PictureStandIn, Touched, loaded
 from pipefix.loader.overlaid import Overlaid

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import torch
 
-from pipefix.kernels.picture import Arithmetic, Box, Filter, Finish, PictureCut
+from pipefix.kernels.request import Arithmetic, Box, Filter, Finish, PictureCut
 from pipefix.loader.fusing.errors import CannotFollow
 from pipefix.loader.fusing.sample_random import SampleNumbers, numbers_of
 

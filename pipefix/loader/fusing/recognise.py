@@ -15,7 +15,7 @@ from torchvision import transforms as v1
 from torchvision.transforms import v2
 from torchvision.transforms.functional import InterpolationMode
 
-from pipefix.kernels.picture import UINT8, Arithmetic, Filter, Finish, Ramp, Target
+from pipefix.kernels.request import UINT8, Arithmetic, Filter, Finish, Ramp, Target
 from pipefix.loader.fusing import recipe
 from pipefix.loader.fusing.errors import NotFused
 from pipefix.loader.fusing.sample_random import seeded

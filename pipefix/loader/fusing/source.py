@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from pipefix.kernels.picture import Target
+from pipefix.kernels.request import Target
 from pipefix.loader.fusing import stand_in
 from pipefix.loader.fusing.errors import CannotFollow, NotFused, found_once
 from pipefix.loader.fusing.fuse import Fused, fuse

@@ -13,7 +13,7 @@ from collections import deque
 from contextlib import suppress
 from typing import Any
 
-from .steps import compiles
+from .model_calls import compiles
 
 MOST_OPEN = 256
 """Waits whose events the device has not reached yet; a loop that is further ahead is not followed."""

@@ -19,9 +19,9 @@ from .inside import Inside, end_program, without_words
 from .known_loops import KnownLoops
 from .lines import is_within_pipefix, users_line
 from .loops import Epoch, Loop, clock, cost_of_a_step
+from .model_calls import ModelCalls
 from .notes import Notes
 from .samples import Orders, idle_pools, pids_of, share_of
-from .steps import ModelCalls
 from .timed_batches import Looks
 from .training import TrainingSteps
 from .turns import Here, Turns, chain, in_turn_with, leave_for

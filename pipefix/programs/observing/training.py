@@ -8,7 +8,7 @@ from typing import Any
 
 from .inside import end_program
 from .loops import Epoch, Loop, clock
-from .steps import StepLook, compiles
+from .model_calls import StepLook, compiles
 
 LEAST_AFTER = 4
 """Backward passes after the end of an epoch that may be of batches which the program took ahead, in an epoch however short."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pipefix.caches.dataset import CachedDataset
-from pipefix.fixes import history
+from pipefix.fixes import fix_log
 from pipefix.plan import backups, planfile
 from tests.attacks.folders import is_debris
 from tests.attacks.scene import (
@@ -93,7 +93,7 @@ class Killing:
         held = plans(scene.project)
         wrong = not_gone_on({}, settled(held))
         if self.chance.random() < 0.4:
-            unused = history.unused(scene.project)
+            unused = fix_log.unused(scene.project)
             told = scene.run(*UNDO)
             wrong += [] if told.code in (0, 2) else [str(told)]
             wrong += not_settled(scene.project)
@@ -148,7 +148,7 @@ def not_settled(folder: Path) -> list[str]:
         wrong.append("a change of the plan was begun and is not settled")
     if text is not None and not states:
         wrong.append("a plan without a backup of what was there before")
-    if unused := history.unused(folder):
+    if unused := fix_log.unused(folder):
         wrong.append(f"no plan names {unused}")
     cache = planfile.decode(text, origin=plan.name).cache if text is not None else None
     if cache is not None and len(CachedDataset(folder / cache.path)) != PICTURES:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pipefix.fixes import same_samples, speedup
-from pipefix.fixes.builder import Builder, Say
+from pipefix.fixes.cache_process import Builder, Say
 from pipefix.fixes.outcome import Measured, Sameness
 from pipefix.measurement.consumer import Consumer
 from pipefix.plan.plan import Plan, Proposed

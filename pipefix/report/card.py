@@ -159,8 +159,9 @@ def _without_remedy(run: Run, settled: bool) -> tuple[list[str], str | None]:
             return ["Look at what runs meanwhile."], _again(run, trace="trace.json")
         if "Moved into" in run.verdict.sentence:
             return ["Give that code a name of its own, and probe again."], _again(run)
-    # What a caveat asks for, or else twice the time that was spent, in whole tens, and at least two minutes.
-    budgets = [int(number) for caveat in run.caveats for number in _LONGER.findall(caveat.sentence)]
+    # What a caveat or the verdict asks for, or else twice the time that was spent, in whole tens, and at least two minutes.
+    asking = [caveat.sentence for caveat in run.caveats] + ([run.verdict.sentence] if run.verdict is not None else [])
+    budgets = [int(number) for text in asking for number in _LONGER.findall(text)]
     spent = run.instrument.seconds if run.instrument is not None else None
     longer = max(budgets, default=max(120, round(min(spent, 1e9) / 5) * 10) if quantity.known(spent) else 120)
     sentences = [sentence(caveat.sentence) for caveat in run.caveats[:2]] or ["A longer probe gives narrower intervals."]

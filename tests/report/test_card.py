@@ -72,3 +72,14 @@ def test_of_a_program_of_which_nothing_was_seen_the_reason_comes_next() -> None:
     told = card(Run(verdict=verdict, program=ProgramFigures(command=["train.py"], exit_code=1, seconds=1.0)))
     assert told.command is None
     assert "the program failed before that" in told.next[0]
+
+
+def probed(kind: str, sentence: str, *command: str) -> Run:
+    return replace(RUN, target="train.py:3", caveats=[], remedies=[], program=of_program(kind, sentence, *command).program,
+                   verdict=Verdict(kind=kind, stage=None, sentence=sentence, confidence=1.0))  # fmt: skip
+
+
+def test_what_comes_next_names_the_budget_that_the_verdict_names() -> None:
+    """*--probe=60 makes them for longer* stood above a command with ``--probe=120``."""
+    said = "Inconclusive: they contradict each other. --probe=60 makes them for longer."
+    assert card(probed("inconclusive", said, "train.py", "3")).command == "pipefix run --probe=60 train.py 3"

@@ -11,7 +11,7 @@ import msgspec
 
 from pipefix.report import descriptions
 from pipefix.report.document import COLOURS, sentence
-from pipefix.report.program_report import NOT_PROBED, experiments_in, notes
+from pipefix.report.program_report import NOT_PROBED, experiments_in, notes, probe_of
 from pipefix.report.runfile import EVALUATION_WAITS, GainFigures, RemedyFigures, Run, StageFigures
 from pipefix.vocabulary import quantity
 from pipefix.vocabulary.commands import as_measured, command, made_in_program, on_target
@@ -156,7 +156,8 @@ def _without_remedy(run: Run, settled: bool) -> tuple[list[str], str | None]:
         return ["Probe the pipeline, and let it finish."], command("pipefix", "probe", run.target or "TARGET", "--out", "run.json")
     if run.verdict is not None and run.target and _LONGER.search(run.verdict.sentence) is None:
         if "--trace" in run.verdict.sentence:
-            return ["Look at what runs meanwhile."], _again(run, trace="trace.json")
+            traced = probe_of(run.program, "--trace", "trace.json") if run.program is not None else None
+            return ["Look at what runs meanwhile."], traced or _again(run, trace="trace.json")
         if "Moved into" in run.verdict.sentence:
             return ["Give that code a name of its own, and probe again."], _again(run)
     # What a caveat or the verdict asks for, or else twice the time that was spent, in whole tens, and at least two minutes.

@@ -26,8 +26,9 @@ from torch.utils.data._utils import signal_handling
 
 from pipefix.api import in_program
 from pipefix.api.fix import FixReport
-from pipefix.api.run import _probed_elsewhere, _with_probe
+from pipefix.api.run import _in_words_of_run, _probed_elsewhere, _with_probe
 from pipefix.caches import publish
+from pipefix.diagnosis.sentences import SEE_IT
 from pipefix.fixes.outcome import Fixed
 from pipefix.plan import planfile
 from pipefix.plan.planfile import LoaderChange, PlanFile
@@ -546,3 +547,10 @@ class TestWork:
         seen = report.seen_from(tmp_path)
         assert (seen.fixed.folder, seen.fixed.plan, str(seen.page)) == told
         assert report.seen_from(tmp_path / "elsewhere") == report
+
+
+def test_a_trace_is_not_asked_of_a_command_that_makes_none() -> None:
+    """``pipefix run --probe`` named the option ``--trace``, which only ``pipefix probe`` has."""
+    said = Verdict(kind="inconclusive", stage=None, sentence=f"Inconclusive: it is open. {SEE_IT} --budget 75.", confidence=0.0)
+    told = _in_words_of_run(Run(verdict=said)).verdict
+    assert told is not None and told.sentence.endswith("seen in a trace: pipefix probe --trace FILE. --probe=75.")

@@ -83,3 +83,12 @@ def test_what_comes_next_names_the_budget_that_the_verdict_names() -> None:
     """*--probe=60 makes them for longer* stood above a command with ``--probe=120``."""
     said = "Inconclusive: they contradict each other. --probe=60 makes them for longer."
     assert card(probed("inconclusive", said, "train.py", "3")).command == "pipefix run --probe=60 train.py 3"
+
+
+def test_a_trace_of_a_program_is_asked_for_by_a_command_that_makes_one() -> None:
+    """*Look at what runs meanwhile* came without a command, and ``pipefix run`` has no ``--trace``."""
+    said = "Inconclusive: by the clocks augment takes 83 %. What runs meanwhile is seen in a trace: pipefix probe --trace FILE."
+    traced = "pipefix probe train.py --trace trace.json -- 3"
+    assert card(probed("inconclusive", said, "train.py", "3")).command == traced
+    assert card(probed("inconclusive", said, "-m", "pkg.train", "3")).command == traced.replace("train.py", "-m pkg.train")
+    assert card(probed("inconclusive", said, "torchrun", "train.py")).command is None

@@ -150,6 +150,11 @@ def _without_remedy(run: Run, settled: bool) -> tuple[list[str], str | None]:
         return [clocks], experiments_in(run.program)
     if settled and run.verdict is not None and run.verdict.kind == "input-bound":
         return ["No remedy that pipefix knows applies here; the list of remedies says why for each."], None
+    anew = [finding for finding in (run.program.findings if run.program is not None else ()) if finding.id == "workers-anew"]
+    if settled and anew:  # experiments leave first batches out
+        return [f"{sentence(finding.found)} {finding.advice}" for finding in anew], None
+    if settled and run.verdict is not None and EVALUATION_WAITS in run.verdict.sentence:
+        return ["Leave the training's loader alone: none of the remedies is worth its cost. Look at that of the evaluation."], None
     if settled:
         return ["Leave the loader alone: none of the remedies is worth its cost here."], None
     if run.verdict is None and not run.caveats:

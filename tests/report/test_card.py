@@ -9,6 +9,7 @@ from pipefix.report import runfile
 from pipefix.report.card import card, remedy_cost
 from pipefix.report.program_figures import LoopFigures, ProgramFigures
 from pipefix.report.runfile import GainFigures, RemedyCost, RemedyFigures, Run, Verdict
+from pipefix.vocabulary.finding import Finding
 from tests.conftest import ROOT
 
 RUN = runfile.read(ROOT / "fixtures" / "runs" / "inconclusive-partial.json")
@@ -92,3 +93,13 @@ def test_a_trace_of_a_program_is_asked_for_by_a_command_that_makes_one() -> None
     assert card(probed("inconclusive", said, "train.py", "3")).command == traced
     assert card(probed("inconclusive", said, "-m", "pkg.train", "3")).command == traced.replace("train.py", "-m pkg.train")
     assert card(probed("inconclusive", said, "torchrun", "train.py")).command is None
+
+
+def test_a_loader_that_is_worth_work_between_its_epochs_is_not_left_alone() -> None:
+    """*Leave the loader alone* was said above a warning that its workers start anew, and of one whose evaluation waits."""
+    step = probed("step-bound", "Step-bound: 98 %.", "train.py")
+    anew = Finding(id="workers-anew", severity="warning", found="2 workers start anew", advice="Keep them.")
+    assert card(replace(step, program=replace(step.program, findings=[anew]))).next == ["2 workers start anew. Keep them."]
+    waits = card(probed("step-bound", f"Step-bound: 98 %. {runfile.EVALUATION_WAITS}: 4 s.", "train.py")).next
+    assert waits[0].startswith("Leave the training's loader alone")
+    assert card(step).next == ["Leave the loader alone: none of the remedies is worth its cost here."]

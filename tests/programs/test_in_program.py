@@ -33,7 +33,7 @@ from pipefix.fixes.outcome import Fixed
 from pipefix.plan import planfile
 from pipefix.plan.planfile import LoaderChange, PlanFile
 from pipefix.programs.launch import Ended
-from pipefix.programs.observing.inside import ELSEWHERE, SECONDS, STEPS, Inside, _forget_fork_server, _renewed
+from pipefix.programs.observing.inside import ELSEWHERE, SECONDS, STEPS, Inside, _forget_fork_server, _renewed, end_program
 from pipefix.programs.observing.observer import Observer
 from pipefix.report import fix_report, runfile, terminal
 from pipefix.report.card import card
@@ -75,6 +75,20 @@ if __name__ == "__main__":
     print(type(loader).__name__)
 """
 MADE_AT = f"train.py:{TRAINS[: TRAINS.index('loader = ')].count(chr(10)) + 1}"
+
+
+def test_a_parent_of_the_process_that_trains_is_ended_without_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of ``torch.multiprocessing.spawn`` printed a traceback of KeyboardInterrupt after each fix of such a program."""
+    told: list[Any] = []
+    monkeypatch.setattr(sys, "excepthook", lambda kind, error, frames: told.append(kind))
+    with in_program.job() as job:
+        job.write("probe", {}, ends=True)
+        Observer(str(tmp_path), {"PIPEFIX_RUN_JOB": str(job.file)})
+    sys.excepthook(KeyboardInterrupt, KeyboardInterrupt(), None)
+    end_program(str(tmp_path))
+    sys.excepthook(KeyboardInterrupt, KeyboardInterrupt(), None)
+    sys.excepthook(ValueError, ValueError(), None)
+    assert told == [KeyboardInterrupt, ValueError], "the first one was the user's own Ctrl-C"
 
 
 def test_a_program_that_does_not_train_is_told(light: Place) -> None:

@@ -49,6 +49,8 @@ class Observer:
         self.models = ModelCalls()
         self.calls = 0
         self.inside = Inside(job) if (job := asked.get("PIPEFIX_RUN_JOB")) else None
+        if self.inside is not None and self.inside.job.get("ends"):  # of each process: of parents, too
+            sys.excepthook = without_words(sys.excepthook, folder)
         self._failed: set[str] = set()
         self._in_epochs = 0.0  # seconds of all epochs so far, those inside others apart
         self._turns = Turns(self.notes)
@@ -292,7 +294,7 @@ class Observer:
             self.kept.clear()
             self.notes.silent = False
             if inside.job.get("ends"):
-                sys.excepthook = without_words(sys.excepthook)
+                sys.excepthook = without_words(sys.excepthook, self.notes.folder)
                 end_program(self.notes.folder)
         if why_not:
             self.notes.write("error", error=why_not)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from pipefix.report import runfile
+from pipefix.report import probe_report, runfile, terminal
 from pipefix.report.card import card, remedy_cost
 from pipefix.report.program_figures import LoopFigures, ProgramFigures
 from pipefix.report.runfile import GainFigures, RemedyCost, RemedyFigures, Run, Verdict
@@ -103,3 +103,9 @@ def test_a_loader_that_is_worth_work_between_its_epochs_is_not_left_alone() -> N
     waits = card(probed("step-bound", f"Step-bound: 98 %. {runfile.EVALUATION_WAITS}: 4 s.", "train.py")).next
     assert waits[0].startswith("Leave the training's loader alone")
     assert card(step).next == ["Leave the loader alone: none of the remedies is worth its cost here."]
+
+
+def test_where_the_figures_lie_is_said_as_it_is_asked() -> None:
+    """Printed in Python, where there is no ``--full``, the result of `pipefix.probe` named it."""
+    for target, said in (("clips.py", "--html report.html"), ("<DataLoader object>", 'run.html("report.html")')):
+        assert said in "\n".join(terminal.lines(probe_report.short(replace(RUN, target=target))))

@@ -50,9 +50,8 @@ class FixReport(Shown):
     """The HTML report, where one was written."""
 
     def document(self, *, full: bool = False) -> Document:
-        if full:
-            return fix_report.report(self.fixed, self.before, self.after)
-        return fix_report.report(self.fixed, page=str(self.page) if self.page is not None else None)
+        page = None if full or self.page is None else str(self.page)
+        return fix_report.report(self.fixed, self.before, self.after, page=page)
 
     def seen_from(self, folder: Path) -> FixReport:
         """With paths relative to ``folder`` where they are below it: it was made in a program, which may work elsewhere."""

@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime
-from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
@@ -177,8 +176,11 @@ def _instead(program: ProgramFigures) -> str:
 
 
 def _in_words_of_run(run: runfile.Run) -> runfile.Run:
-    """What asks for a longer probe names the option as it is here: ``--probe=60``."""
-    said = partial(re.sub, r"--budget (\d+)", r"--probe=\1")
+    """What asks for a longer probe names the option as it is here: ``--probe=60``; a trace is another command's."""
+
+    def said(text: str) -> str:
+        return re.sub(r"--budget (\d+)", r"--probe=\1", text).replace("a trace: --trace", "a trace: pipefix probe --trace")
+
     verdict = run.verdict and msgspec.structs.replace(run.verdict, sentence=said(run.verdict.sentence))
     caveats = [msgspec.structs.replace(caveat, sentence=said(caveat.sentence)) for caveat in run.caveats]
     return msgspec.structs.replace(run, verdict=verdict, caveats=caveats)

@@ -1,7 +1,7 @@
 """Move augmentation to whole batches (Kornia, DALI), and show that it is the same.
 
-TARGET is what `pipefix probe` takes; its dataset's transforms are torchvision's, old or new, or classes derived from them. Nothing
-of yours is changed: the report says what stays and what moves.
+TARGET is what `pipefix probe` takes, but no training program; its dataset's transforms are torchvision's, old or new, or classes
+derived from them. Nothing of yours is changed: the report says what stays and what moves.
 
 With --check some of your samples are made both ways with the same seed: by your own list and by the swap. The exit code is then 1
 where they differ.

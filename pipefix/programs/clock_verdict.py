@@ -136,7 +136,8 @@ def agreed(said: Verdict, clocks: Verdict, lasted: float = 60.0) -> Verdict:
         return msgspec.structs.replace(said, sentence=f"{said.sentence} {unseen}: {waited}")
     both = SHARES in said.sentence and WITHOUT_WAITS in clocks.sentence
     if {said.kind, clocks.kind} != {"input-bound", "step-bound"} or both:
-        return said
+        _, waits, evaluation = clocks.sentence.partition(f" {EVALUATION_WAITS}")
+        return msgspec.structs.replace(said, sentence=f"{said.sentence}{waits}{evaluation}") if waits else said
     contradict = f"experiments and clocks contradict each other. Experiments: {said.sentence} Clocks: {clocks.sentence}"
     longer = "A step may have taken another time while the experiments were made; "
     longer += f"--probe={max(60.0, 3 * lasted):.0f} makes them for longer."

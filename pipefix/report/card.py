@@ -11,7 +11,7 @@ import msgspec
 
 from pipefix.report import descriptions
 from pipefix.report.document import COLOURS, sentence
-from pipefix.report.program_report import NOT_PROBED, experiments_in, notes
+from pipefix.report.program_report import NOT_PROBED, experiments_in, notes, probe_of
 from pipefix.report.runfile import EVALUATION_WAITS, GainFigures, RemedyFigures, Run, StageFigures
 from pipefix.vocabulary import quantity
 from pipefix.vocabulary.commands import as_measured, command, made_in_program, on_target
@@ -151,17 +151,24 @@ def _without_remedy(run: Run, settled: bool) -> tuple[list[str], str | None]:
         return [clocks], experiments_in(run.program)
     if settled and run.verdict is not None and run.verdict.kind == "input-bound":
         return ["No remedy that pipefix knows applies here; the list of remedies says why for each."], None
+    anew = [finding for finding in (run.program.findings if run.program is not None else ()) if finding.id == "workers-anew"]
+    if settled and anew:  # experiments leave first batches out
+        return [f"{sentence(finding.found)} {finding.advice}" for finding in anew], None
+    if settled and run.verdict is not None and EVALUATION_WAITS in run.verdict.sentence:
+        return ["Leave the training's loader alone: none of the remedies is worth its cost. Look at that of the evaluation."], None
     if settled:
         return ["Leave the loader alone: none of the remedies is worth its cost here."], None
     if run.verdict is None and not run.caveats:
         return ["Probe the pipeline, and let it finish."], command("pipefix", "probe", run.target or "TARGET", "--out", "run.json")
     if run.verdict is not None and run.target and _LONGER.search(run.verdict.sentence) is None:
         if "--trace" in run.verdict.sentence:
-            return ["Look at what runs meanwhile."], _again(run, trace="trace.json")
+            traced = probe_of(run.program, "--trace", "trace.json") if run.program is not None else None
+            return ["Look at what runs meanwhile."], traced or _again(run, trace="trace.json")
         if "Moved into" in run.verdict.sentence:
             return ["Give that code a name of its own, and probe again."], _again(run)
-    # What a caveat asks for, or else twice the time that was spent, in whole tens, and at least two minutes.
-    budgets = [int(number) for caveat in run.caveats for number in _LONGER.findall(caveat.sentence)]
+    # What a caveat or the verdict asks for, or else twice the time that was spent, in whole tens, and at least two minutes.
+    asking = [caveat.sentence for caveat in run.caveats] + ([run.verdict.sentence] if run.verdict is not None else [])
+    budgets = [int(number) for text in asking for number in _LONGER.findall(text)]
     spent = run.instrument.seconds if run.instrument is not None else None
     longer = max(budgets, default=max(120, round(min(spent, 1e9) / 5) * 10) if quantity.known(spent) else 120)
     sentences = [sentence(caveat.sentence) for caveat in run.caveats[:2]] or ["A longer probe gives narrower intervals."]

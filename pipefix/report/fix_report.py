@@ -34,7 +34,7 @@ def report(fixed: Fixed, before: Run | None = None, after: Run | None = None, *,
     ahead = [Items([_ahead(step) for step in fixed.ahead], numbered=True)] if fixed.ahead else []
     return Document(
         command="pipefix fix", target=fixed.target + (" --dry-run" if fixed.dry else ""), version=VERSION,
-        kind="good" if fixed.applied else "warn", card=list(_card(fixed, page)), card_last=True, tiles=_tiles(fixed),
+        kind="good" if fixed.applied else "warn", card=list(_card(fixed, after, page)), card_last=True, tiles=_tiles(fixed),
         data=encode(after) if after is not None else "{}",
         sections=filled(
             ("Kept", [Items([_kept(step) for step in fixed.applied])] if fixed.applied else [], ""),
@@ -47,8 +47,10 @@ def report(fixed: Fixed, before: Run | None = None, after: Run | None = None, *,
     )  # fmt: skip
 
 
-def _card(fixed: Fixed, page: str | None) -> Iterator[Field]:
+def _card(fixed: Fixed, after: Run | None, page: str | None) -> Iterator[Field]:
     yield field("RESULT", result(fixed), "strong")
+    if not fixed.applied and after is not None and after.verdict is not None:
+        yield field("VERDICT", after.verdict.sentence)
     if fixed.same is not None:
         yield field("SAMPLES", _capital(fixed.same.sentence))
     if fixed.stopped:

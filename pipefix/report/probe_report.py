@@ -23,6 +23,7 @@ TOLD_AT_ONCE = {"problem": "bad", "warning": "warn"}
 WHAT_WAS_PROBED = ("choice", "wrapper", "assumed", "model-left-out", "whole-stream-each", "own-cache-lost")
 """Caveats without which the card would speak of something else than its reader thinks of."""
 BEHIND = "The figures behind this: --full, or as a page for the browser: --html report.html"
+OF_AN_OBJECT = 'The figures behind this: run.save("run.json"), pipefix show --full run.json; or as a page: run.html("report.html")'
 ARMS = {
     "real": "as it is",
     "plain": "as it is, without clocks",
@@ -68,7 +69,7 @@ def full(run: Run) -> Document:
 def short(run: Run) -> Document:
     """The card in about 15 lines, the next best remedies, the audit's worst, and what was probed where that was a choice."""
     document = _document(run, brief=True)
-    behind = [Paragraph(BEHIND, "soft")] if run.program is None else []
+    behind = [Paragraph(OF_AN_OBJECT if run.target.endswith(" object>") else BEHIND, "soft")] if run.program is None else []
     return replace(document, card=[*document.card, *_also(run)], after=behind)
 
 

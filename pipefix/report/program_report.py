@@ -54,6 +54,14 @@ def experiments_in(program: ProgramFigures, probe: str = "--probe") -> str:
     return command("pipefix", "run", probe, *plan, *program.command)
 
 
+def probe_of(program: ProgramFigures, *options: str) -> str | None:
+    """A probe that ends it afterwards, and has more options; None for what only a launcher starts."""
+    named = 2 if program.command[:1] == ["-m"] else 1
+    if named == 1 and not "".join(program.command[:1]).endswith(".py"):
+        return None
+    return command("pipefix", "probe", *program.command[:named], *options, "--", *program.command[named:])
+
+
 def section(program: ProgramFigures, *, only: str = "") -> Section:
     blocks: list[Block] = [_loops(program)] if program.loops else []
     for finding in program.findings:

@@ -54,6 +54,13 @@ def test_it_says_what_was_kept_what_was_left_and_how_to_use_it(fixing, capsys):
     assert options["min_gain"] == 0.1 and options["budget"] == 20 and options["ask"] is None
 
 
+def test_what_limits_is_told_where_nothing_was_changed(fixing, a_run, capsys):
+    """*Nothing was changed. The probe proposes nothing more* was all that was said of a step that takes 99 % of the time."""
+    fixing.answer = FixReport(msgspec.structs.replace(FIXED, plan=None, outcomes=[], total=None), a_run, a_run)
+    assert main(["fix", "data.py:loader", "-q"]) == 0
+    assert f"VERDICT {' '.join(a_run.verdict.sentence.split())}" in " ".join(capsys.readouterr().out.split())
+
+
 def test_a_run_that_went_on_from_a_plan_does_not_tell_the_whole_as_its_own():
     """3x by an earlier run and 1.2x by this one was told as "3.6x as fast: 1 step kept, predicted to bring 1.2x"."""
     fixed = msgspec.structs.replace(FIXED, went_on=True, total=msgspec.structs.replace(GAIN, before=Interval(40, 39, 41)))

@@ -26,13 +26,14 @@ from torch.utils.data._utils import signal_handling
 
 from pipefix.api import in_program
 from pipefix.api.fix import FixReport
-from pipefix.api.run import _probed_elsewhere, _with_probe
+from pipefix.api.run import _in_words_of_run, _probed_elsewhere, _with_probe
 from pipefix.caches import publish
+from pipefix.diagnosis.sentences import SEE_IT
 from pipefix.fixes.outcome import Fixed
 from pipefix.plan import planfile
 from pipefix.plan.planfile import LoaderChange, PlanFile
 from pipefix.programs.launch import Ended
-from pipefix.programs.observing.inside import ELSEWHERE, SECONDS, STEPS, Inside, _forget_fork_server, _renewed
+from pipefix.programs.observing.inside import ELSEWHERE, SECONDS, STEPS, Inside, _forget_fork_server, _renewed, end_program
 from pipefix.programs.observing.observer import Observer
 from pipefix.report import fix_report, runfile, terminal
 from pipefix.report.card import card
@@ -74,6 +75,20 @@ if __name__ == "__main__":
     print(type(loader).__name__)
 """
 MADE_AT = f"train.py:{TRAINS[: TRAINS.index('loader = ')].count(chr(10)) + 1}"
+
+
+def test_a_parent_of_the_process_that_trains_is_ended_without_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of ``torch.multiprocessing.spawn`` printed a traceback of KeyboardInterrupt after each fix of such a program."""
+    told: list[Any] = []
+    monkeypatch.setattr(sys, "excepthook", lambda kind, error, frames: told.append(kind))
+    with in_program.job() as job:
+        job.write("probe", {}, ends=True)
+        Observer(str(tmp_path), {"job": str(job.file)})
+    sys.excepthook(KeyboardInterrupt, KeyboardInterrupt(), None)
+    end_program(str(tmp_path))
+    sys.excepthook(KeyboardInterrupt, KeyboardInterrupt(), None)
+    sys.excepthook(ValueError, ValueError(), None)
+    assert told == [KeyboardInterrupt, ValueError], "the first one was the user's own Ctrl-C"
 
 
 def test_a_program_that_does_not_train_is_told(light: Place) -> None:
@@ -546,3 +561,10 @@ class TestWork:
         seen = report.seen_from(tmp_path)
         assert (seen.fixed.folder, seen.fixed.plan, str(seen.page)) == told
         assert report.seen_from(tmp_path / "elsewhere") == report
+
+
+def test_a_trace_is_not_asked_of_a_command_that_makes_none() -> None:
+    """``pipefix run --probe`` named the option ``--trace``, which only ``pipefix probe`` has."""
+    said = Verdict(kind="inconclusive", stage=None, sentence=f"Inconclusive: it is open. {SEE_IT} --budget 75.", confidence=0.0)
+    told = _in_words_of_run(Run(verdict=said)).verdict
+    assert told is not None and told.sentence.endswith("seen in a trace: pipefix probe --trace FILE. --probe=75.")

@@ -220,10 +220,10 @@ def test_it_is_ended_after_a_time_or_so_many_steps_however_it_takes_that(steps: 
 
 def test_what_a_script_started_is_ended_with_it(looping: Callable[..., Place]) -> None:
     """The script ended, and the training that it had started went on when pipefix was through."""
-    place = looping(inside="if batch == 5:\n    import signal; signal.pause()\n")
+    place = looping(inside="if batch == 3:\n    import signal; signal.pause()\n")
     place.write("import os, subprocess, sys; subprocess.Popen([sys.executable, 'train.py']); os.wait()", "job.py")
     ran = place.run("job.py", options=["--steps", "3"])
-    assert (ran.program.at_limit, ran.program.loops[0].steps) == (True, 5)
+    assert (ran.program.at_limit, ran.program.loops[0].steps) == (True, 3)
 
 
 def test_a_program_that_becomes_another_is_seen_as_both(looping: Callable[..., Place]) -> None:
@@ -433,10 +433,10 @@ def test_a_program_that_clears_what_it_was_given(before: str, looping: Callable[
 
 
 def test_what_was_asked_for_outlives_the_environment(looping: Callable[..., Place]) -> None:
-    place = looping(inside="if batch == 5:\n    import signal; signal.pause()\n")
+    place = looping(inside="if batch == 3:\n    import signal; signal.pause()\n")
     place.write("import os; os.environ.clear()\n" + (place.folder / "train.py").read_text(encoding="utf-8"))
     ran = place.run(options=["--steps", "3"])
-    assert (ran.program.at_limit, ran.program.loops[0].steps) == (True, 5)
+    assert (ran.program.at_limit, ran.program.loops[0].steps) == (True, 3)
 
 
 def test_the_variable_that_switches_run_off_does_not_reach_a_program_that_is_probed(

@@ -425,6 +425,13 @@ def test_waits_for_first_batches_are_told_beside_a_step_that_limits() -> None:
     assert verdict.sentence.endswith(waited.removeprefix("Input-bound"))
 
 
+def test_an_evaluation_that_waits_for_longer_is_told_beside_what_experiments_say() -> None:
+    """``pipefix run`` named it, and ``pipefix run --probe`` of the same program said nothing but *Leave the loader alone*."""
+    waits = "Evaluation waits for longer: 4.03 s, over the loader made at train.py:9."
+    clocks = Verdict(kind="balanced", stage=None, sentence=f"Balanced: the loop waited for 9 %. {waits}", confidence=1.0)
+    assert agreed(SAYS_STEP, clocks).sentence == f"{SAYS_STEP.sentence} {waits}"
+
+
 def test_a_loop_that_hardly_waits_contradicts_experiments_by_its_first_batch_too() -> None:
     said = Verdict(kind="input-bound", stage="decode", sentence="Input-bound: decode.", confidence=1.0)
     sentence = "Not the data: the loop waited for batches in 3 % of its time, most of it for the first batch of its only epoch."

@@ -588,6 +588,20 @@ def test_a_step_of_an_optimizer_inside_another_is_a_part_of_it(tmp_path: Path) -
     assert training.count == 2
 
 
+def test_a_program_that_took_its_steps_waits_to_be_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C came while an evaluation's workers were forked, where it is lost: the program went on for 10 s, and was killed."""
+
+    def interrupted(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pipefix.programs.observing.training.sleep", interrupted)
+    training = Observer(str(tmp_path), {"steps": "2"}).training
+    training.optimizer_stepped()
+    with pytest.raises(KeyboardInterrupt):
+        training.optimizer_stepped()
+    assert (tmp_path / ".pipefix-enough").exists()
+
+
 def test_a_clock_that_is_set_while_a_program_runs_moves_no_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that had just booted set its clock 100 s on: all of a short program was told as its start-up."""
     wall, own = 1000.0, 5.0

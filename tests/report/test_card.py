@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from pipefix.report import runfile
+from pipefix.report import probe_report, runfile, terminal
 from pipefix.report.card import card, remedy_cost
 from pipefix.report.program_figures import LoopFigures, ProgramFigures
 from pipefix.report.runfile import GainFigures, RemedyCost, RemedyFigures, Run, Verdict
+from pipefix.vocabulary.finding import Finding
 from tests.conftest import ROOT
 
 RUN = runfile.read(ROOT / "fixtures" / "runs" / "inconclusive-partial.json")
@@ -77,3 +78,39 @@ def test_of_a_program_of_which_nothing_was_seen_the_reason_comes_next() -> None:
     told = card(Run(verdict=verdict, program=ProgramFigures(command=["train.py"], exit_code=1, seconds=1.0)))
     assert told.command is None
     assert "the program failed before that" in told.next[0]
+
+
+def probed(kind: str, sentence: str, *command: str) -> Run:
+    return replace(RUN, target="train.py:3", caveats=[], remedies=[], program=of_program(kind, sentence, *command).program,
+                   verdict=Verdict(kind=kind, stage=None, sentence=sentence, confidence=1.0))  # fmt: skip
+
+
+def test_what_comes_next_names_the_budget_that_the_verdict_names() -> None:
+    """*--probe=60 makes them for longer* stood above a command with ``--probe=120``."""
+    said = "Inconclusive: they contradict each other. --probe=60 makes them for longer."
+    assert card(probed("inconclusive", said, "train.py", "3")).command == "pipefix run --probe=60 train.py 3"
+
+
+def test_a_trace_of_a_program_is_asked_for_by_a_command_that_makes_one() -> None:
+    """*Look at what runs meanwhile* came without a command, and ``pipefix run`` has no ``--trace``."""
+    said = "Inconclusive: by the clocks augment takes 83 %. What runs meanwhile is seen in a trace: pipefix probe --trace FILE."
+    traced = "pipefix probe train.py --trace trace.json -- 3"
+    assert card(probed("inconclusive", said, "train.py", "3")).command == traced
+    assert card(probed("inconclusive", said, "-m", "pkg.train", "3")).command == traced.replace("train.py", "-m pkg.train")
+    assert card(probed("inconclusive", said, "torchrun", "train.py")).command is None
+
+
+def test_a_loader_that_is_worth_work_between_its_epochs_is_not_left_alone() -> None:
+    """*Leave the loader alone* was said above a warning that its workers start anew, and of one whose evaluation waits."""
+    step = probed("step-bound", "Step-bound: 98 %.", "train.py")
+    anew = Finding(id="workers-anew", severity="warning", found="2 workers start anew", advice="Keep them.")
+    assert card(replace(step, program=replace(step.program, findings=[anew]))).next == ["2 workers start anew. Keep them."]
+    waits = card(probed("step-bound", f"Step-bound: 98 %. {runfile.EVALUATION_WAITS}: 4 s.", "train.py")).next
+    assert waits[0].startswith("Leave the training's loader alone")
+    assert card(step).next == ["Leave the loader alone: none of the remedies is worth its cost here."]
+
+
+def test_where_the_figures_lie_is_said_as_it_is_asked() -> None:
+    """Printed in Python, where there is no ``--full``, the result of `pipefix.probe` named it."""
+    for target, said in (("clips.py", "--html report.html"), ("<DataLoader object>", 'run.html("report.html")')):
+        assert said in "\n".join(terminal.lines(probe_report.short(replace(RUN, target=target))))

@@ -26,6 +26,7 @@ from .samples import processes_of
 
 STEPS, SECONDS = 10, 1.0
 """A loop is warm after so many steps and seconds."""
+_ENOUGH = ".pipefix-enough"
 _LOOK = 0.02
 """Seconds between two looks whether the work is done."""
 _PATIENCE = 30.0
@@ -60,11 +61,13 @@ _ASKING = (*_ENDING, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUS
 
 
 class Inside:
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, folder: str = "") -> None:
         self.job: dict[str, Any] = {}
         with contextlib.suppress(FileNotFoundError), open(file, encoding="utf-8") as job:  # of a pipefix on another machine
             self.job = json.load(job)
         self.file = file
+        if self.job.get("ends"):  # of each process: of parents, too
+            sys.excepthook = without_words(sys.excepthook, folder)
 
     def due(self, steps: int, seconds: float) -> bool:
         """Whether a training loop that took so many steps in so long is warm, so that the work can be done now."""
@@ -237,15 +240,15 @@ def _has_ended(process: int) -> bool:
 
 def end_program(folder: str) -> None:
     """The launcher looks for this file, and ends the program as Ctrl-C would."""
-    with contextlib.suppress(OSError), open(os.path.join(folder, ".pipefix-enough"), "w", encoding="utf-8"):
+    with contextlib.suppress(OSError), open(os.path.join(folder, _ENOUGH), "w", encoding="utf-8"):
         pass  # where the folder is gone, or the disk full, the program goes on
 
 
-def without_words(otherwise: Any) -> Any:
+def without_words(otherwise: Any, folder: str) -> Any:
     """Of a program that is ended because all is known: nobody pressed Ctrl-C."""
 
     def told(kind: Any, error: Any, frames: Any) -> None:
-        if not issubclass(kind, KeyboardInterrupt):
+        if not (issubclass(kind, KeyboardInterrupt) and os.path.exists(os.path.join(folder, _ENOUGH))):
             otherwise(kind, error, frames)
 
     return told

@@ -48,7 +48,7 @@ class Observer:
         self.training = TrainingSteps(self, int(asked.get("steps") or 0))
         self.models = ModelCalls()
         self.calls = 0
-        self.inside = Inside(job) if (job := asked.get("job")) else None
+        self.inside = Inside(job, folder) if (job := asked.get("job")) else None
         self._failed: set[str] = set()
         self._in_epochs = 0.0  # seconds of all epochs so far, those inside others apart
         self._turns = Turns(self.notes)
@@ -293,7 +293,7 @@ class Observer:
             self.kept.clear()
             self.notes.silent = False
             if inside.job.get("ends"):
-                sys.excepthook = without_words(sys.excepthook)
+                sys.excepthook = without_words(sys.excepthook, self.notes.folder)
                 end_program(self.notes.folder)
         if why_not:
             self.notes.write("error", error=why_not)

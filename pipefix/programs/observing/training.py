@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import sys
 import threading
+from time import sleep
 from typing import Any
 
 from .inside import end_program
+from .lines import without_this_frame
 from .loops import Epoch, Loop, clock
 from .model_calls import StepLook, compiles
 
 LEAST_AFTER = 4
 """Backward passes after the end of an epoch that may be of batches which the program took ahead, in an epoch however short."""
+
+HEARD = 1.0
+"""Seconds that a program which took its steps waits to be ended."""
 
 
 def _in_another_step() -> bool:
@@ -79,6 +84,11 @@ class TrainingSteps:
         self.count += 1
         if self.count == self._stop_after:
             end_program(self._observer.notes.folder)
+            try:
+                sleep(HEARD)  # Ctrl-C comes meanwhile; at a fork of workers Python would print it, and go on
+            except BaseException as error:
+                without_this_frame(error)
+                raise
 
     def _own_step(self, loop: Loop, now: float) -> None:
         loop.steps += 1

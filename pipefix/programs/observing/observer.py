@@ -81,8 +81,7 @@ class Observer:
             self._turns.leave_all(self.here.current)
             for loop in self.loops.all:
                 self.flush(loop)
-            each = cost_of_a_step(Observer("", {}))
-            overhead_s = self.notes.own_s + self.calls * each + self.looks.cost_s()
+            overhead_s = self.notes.own_s + self.calls * cost_of_a_step(Observer("", {})) + self.looks.cost_s()
             ending_s = clock() - self._leaving if self._leaving else 0.0
             self.notes.write("ended", overhead_s=overhead_s, cuda=in_use() is not None, ending_s=ending_s)
             self.notes.silent = True  # from Python 3.14 on both call this: multiprocessing, and what handles exit

@@ -1,4 +1,4 @@
-"""Samples as a dataset hands them to its transforms; refuses datasets that use a picture otherwise as well."""
+"""A few samples as a dataset hands them to its transforms; refuses datasets in which a swap would be wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds a dataset's transforms: their attribute, their order of calls, and for old (v1) ones the new ones (v2)."""
+"""Prepares a dataset's transforms for a swap: picks them, lists the single ones in order, makes new ones (v2) of old (v1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The index of a data file: where its records lie, and their checksums. Reads them by `pread`, and maps nothing.
+"""Reads records of a local cache (`Parts`), by the index of each data file: where its records lie, and their checksums.
 
 Beside each data file lies an index of its blocks: place, length, checksum and how many records each holds. Blocks are what is read
 at once: a value of LMDB, a row group of Parquet (and its footer). The chain of trust is manifest -> index -> block, and no byte of

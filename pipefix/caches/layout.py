@@ -1,8 +1,8 @@
 """The container formats of a cache (LMDB, Parquet), names of its files, and the first bytes by which they are known as ours.
 
-A further container is a row of `CONTAINERS`, and a file with its writer, which `writer.make_part` opens. Records are read by their
-places in the index, whatever contains them; only row groups, of which an index knows no more than where they lie, need a reader of
-their own.
+A further container is a row of `CONTAINERS`, a file with its writer, which `writer.make_part` opens, and its name among the
+choices of `api/convert.py`, `cli/convert.py` and `plan/planfile.py`. Records are read by their places in the index, whatever
+contains them; only row groups, of which an index knows no more than where they lie, need a reader of their own.
 """
 
 from __future__ import annotations

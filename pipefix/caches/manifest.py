@@ -1,5 +1,4 @@
-"""The manifest of a cache: recipe, source, cut and parts. One JSON file, checked before anything else there is touched. And the
-blueprint, which an unfinished cache has in its place.
+"""The manifest of a cache (recipe, source, cut, parts), checked before anything else there is touched; and the blueprint.
 
 A cache is a directory: ``manifest.json``, ``parts/`` and ``index/``. The manifest is written last and appears by a rename, so a
 directory without one is no cache. It holds no file names (parts are named by their number) and nothing that could be executed, and
@@ -205,7 +204,7 @@ class Manifest(Conversion, frozen=True, kw_only=True):
         recipe, inside = self.recipe, os.path.realpath(folder)
         usual = Recipe(store=recipe.store, container=recipe.container)
         options: dict[str, Any] = {"to": recipe.container, "store": recipe.store, "out": os.fspath(folder)}
-        for name in ("size", "quality", "on_bad", "max_bad", "tokenizer", "text", "limit"):
+        for name in recipe.__struct_fields__:
             if (value := getattr(recipe, name)) != getattr(usual, name):
                 options[name] = f"{100 * value:g}%" if name == "max_bad" else value
         if self.target.endswith(" object>"):

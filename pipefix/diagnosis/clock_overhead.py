@@ -1,5 +1,4 @@
-"""Seconds that a timed call adds to this very pipeline, from its arm with clocks beside the one without; and whether the cores kept
-one pace meanwhile, by the CPU time of work that was done again and again. Pure."""
+"""How much timing itself slows this pipeline, and whether the cores kept one pace meanwhile. Pure."""
 
 from __future__ import annotations
 

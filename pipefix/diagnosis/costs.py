@@ -1,4 +1,4 @@
-"""What each stage costs in seconds a delivered sample, and its share of the limiting process's time."""
+"""`StageCosts`: each stage's seconds a delivered sample, with intervals, and its share of the limiting process's time."""
 
 from __future__ import annotations
 

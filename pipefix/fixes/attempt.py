@@ -1,4 +1,4 @@
-"""One step of a plan: `Fixer`, the base of what makes a remedy's change, and `Attempt`, which judges whether that is kept."""
+"""`Attempt`, one step of a plan, which judges whether it is kept; and `Fixer`, the base of what makes a remedy's change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process that has run no sample yet, and builds the caches: its workers inherit no file or connection that samples opened."""
+"""The process that builds the caches of `fix`: it has run no sample, so its workers inherit nothing that samples opened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log of a folder that `fix` works in, the caches there that no plan names any more, and `undo`.
+"""The log that `fix` appends to, `undo`, and the removal of caches that no plan names any more.
 
 ``pipefix.log.jsonl`` is a record for people: appended to, never obeyed. No path of what is removed comes from a file: a cache goes
 where it bears a name that `fix` gives, says itself that it is ours, and no plan in the folder, backups included, names it; what is

@@ -1,4 +1,4 @@
-"""Puts hooks in the place of calls of libraries: rows of `simple_calls.TABLE`, and functions written for one library (`hook`).
+"""Wraps calls of libraries so that they are timed: `Calls`, the rows of `simple_calls.TABLE`, and `hook` for one function.
 
 With what a module for one library needs besides: the types that its `install` is given, and the stages.
 """

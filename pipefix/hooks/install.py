@@ -5,6 +5,8 @@ Such a module defines
     LIBRARY = "PIL"                      # the import that must have happened; "" for the standard library
     def install(timer, patches): ...     # @hook(timer, patches, owner, "name") before what is called in a function's place
     def stand_in(timer, value): ...      # optional: wrap an object that was made before the hooks came
+
+Where it reads whole bytes of files, `caches.replay.BYTE_READERS` can answer it from a cache.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The base class of remedies, and the list of all of them."""
+"""The base class of remedies, and `all_remedies`, which finds them in `pipefix.plan.remedies`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the time of a sample goes: each stage with its share, the sampler, what belongs to neither; and what is told beside."""
+"""The tables behind a run's verdict: seconds by stage, samples in flight, the longest waits, start-up."""
 
 from __future__ import annotations
 

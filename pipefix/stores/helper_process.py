@@ -1,4 +1,4 @@
-"""The process that talks to an object store for one that may fork: ``python -m pipefix.stores.helper_process URL DESCRIPTOR``.
+"""The helper process that talks to an object store, since its client survives no fork: ``python -m`` this module.
 
 obstore's threads do not survive a fork, and a child that uses it after its parent did waits for ever. So it is imported here alone;
 who asks sends MessagePack through a `Connection`, whose descriptor this process was given, and gets its answers there.

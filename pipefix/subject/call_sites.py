@@ -1,4 +1,4 @@
-"""Cuts expressions in the user's own code that no hook knows: a call of a library without a row, a subscript, a comprehension.
+"""Times expressions in the user's own code that no hook knows: library calls, subscripts, comprehensions.
 
 The first samples, before any is recorded, tell which expressions take a part of a sample that is worth a name; then those alone are
 timed, recorded and replaced, as operations named by their text and line ("orjson.loads at train.py:14"). Where nothing takes that

@@ -1,4 +1,4 @@
-"""Where the user's own pipeline is cut: callables held by the dataset, its methods, and the functions of its file that it calls.
+"""Hooks in the user's own code: callables that the dataset holds, its methods, and functions of its file that it calls.
 
 Libraries are cut by `pipefix.hooks`. Here the stage is not known beforehand: a callable that is handed pixels augments, one that is
 handed bytes decodes, and for anything else it depends on what the sample has been through so far (`staging`).

@@ -1,5 +1,5 @@
-"""What this process may still use: bytes of memory and shared memory, and cores, and what others use of these. Limits of control
-groups count."""
+"""What is left for this process to use: memory, shared memory, cores; and how busy and how fast the cores are.
+Limits of control groups count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looks into a few steps by hooks on the models that they call: seconds outside of the models' work, and calls without gradients.
+"""Hooks on the models of a program: seconds of a few steps outside of their calls, and calls without gradients.
 
 In a program that trains without a DataLoader nothing tells the making of a batch from logging. But both lie outside of the models'
 calls, the backward passes and the optimizers' steps, and where that is little, making batches takes no more.

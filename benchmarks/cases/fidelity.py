@@ -62,7 +62,7 @@ PEERS = {
     "opentelemetry-instrument": ("opentelemetry-instrument", ["opentelemetry-instrument", "PYTHON"]),
     "traceml run": ("traceml", ["traceml", "run"]),
 }
-PATIENCE_S = 120
+PATIENCE_S = 60
 REPEATS = 3
 
 
@@ -123,16 +123,19 @@ def ran(words: list[str], folder: Path) -> dict[str, Any]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PIPEFIX")}
     environment |= {"PYTHONPATH": path, "FACTS": str(facts), "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
     begun = time.perf_counter()
-    done = subprocess.run(
-        words,
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            words,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return {"code": None, "out": "", "err": "", "facts": {}, "seconds": PATIENCE_S}
     seconds = time.perf_counter() - begun
     noted = {file.stem: json.loads(file.read_text()) for file in sorted(facts.glob("*.json"))}
     return {
@@ -224,6 +227,10 @@ def peer(name: str, python: str) -> dict[str, Any] | None:
         return compared([python, "facts.py", "fork", "7"], [*under, "facts.py", *arguments], folder)
 
 
+def ended(code: int | None) -> str:
+    return f"no end in {PATIENCE_S} s" if code is None else f"{code}"
+
+
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", action="append", default=[], help="cases whose name holds this; may be repeated")
     parser.add_argument(
@@ -278,7 +285,7 @@ def table(body: dict[str, Any]) -> str:
     facts = max((case["facts"] for case in done.values()), default=0)
     peers = [
         [
-            name, f"{found['code']} → {found['code_under']}", f"{len(found['surprising'])}",
+            name, f"{found['code']} → {ended(found['code_under'])}", f"{len(found['surprising'])}",
             ", ".join(sorted({fact.split("/")[-1] for fact in found["surprising"]} - {"out", "err", "code"}))[:400] or "nothing",
             f"{found['under_s'] / found['alone_s']:.2f}",
         ]

@@ -62,6 +62,7 @@ PEERS = {
     "opentelemetry-instrument": ("opentelemetry-instrument", ["opentelemetry-instrument", "PYTHON"]),
     "traceml run": ("traceml", ["traceml", "run"]),
 }
+BEFORE_ARGUMENTS = {"traceml": ["--args"], "scalene": ["---"]}
 PATIENCE_S = 60
 REPEATS = 3
 
@@ -223,7 +224,7 @@ def peer(name: str, python: str) -> dict[str, Any] | None:
             word.replace("OUT", str(folder / "out")) if "OUT" in word else python if word == "PYTHON" else word for word in words
         ]
         under = [python, *own] if words[0] == "-m" else [str(program), *own[1:]]
-        arguments = ["--args", "fork", "7"] if needs == "traceml" else ["fork", "7"]
+        arguments = [*BEFORE_ARGUMENTS.get(needs, []), "fork", "7"]
         return compared([python, "facts.py", "fork", "7"], [*under, "facts.py", *arguments], folder)
 
 

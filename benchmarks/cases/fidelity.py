@@ -12,6 +12,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -124,25 +125,19 @@ def ran(words: list[str], folder: Path) -> dict[str, Any]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PIPEFIX")}
     environment |= {"PYTHONPATH": path, "FACTS": str(facts), "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
     begun = time.perf_counter()
-    try:
-        done = subprocess.run(
-            words,
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return {"code": None, "out": "", "err": "", "facts": {}, "seconds": PATIENCE_S}
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(words, cwd=folder, env=environment, text=True, start_new_session=True, **pipes) as process:
+        try:
+            out, err = process.communicate(timeout=PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            return {"code": None, "out": "", "err": "", "facts": {}, "seconds": PATIENCE_S}
     seconds = time.perf_counter() - begun
     noted = {file.stem: json.loads(file.read_text()) for file in sorted(facts.glob("*.json"))}
     return {
-        "code": done.returncode,
-        "out": done.stdout,
-        "err": without_numbers(done.stderr),
+        "code": process.returncode,
+        "out": out,
+        "err": without_numbers(err),
         "facts": flat(noted),
         "seconds": seconds,
     }
@@ -178,13 +173,13 @@ def one_more_entry(before: Any, after: Any) -> bool:
     return rest == before and Path(ours).name.startswith("pipefix-hook")
 
 
-def compared(words: list[str], under: list[str], folder: Path) -> dict[str, Any]:
+def compared(words: list[str], under: list[str], folder: Path, repeats: int = REPEATS) -> dict[str, Any]:
     alone, looked_into = [ran(words, folder)], [ran(under, folder)]
     differing = apart(alone[0], looked_into[0])
     allowed = {name for name, pair in differing.items() if name.endswith("/PYTHONPATH") and one_more_entry(*pair)}
     told_apart = {name for name in differing if any(part in name.split("/") for part in WITHOUT)}
     surprising = differing.keys() - allowed - told_apart
-    for _ in range(REPEATS):
+    for _ in range(repeats):
         if not surprising:
             break
         alone.append(ran(words, folder))
@@ -225,7 +220,7 @@ def peer(name: str, python: str) -> dict[str, Any] | None:
         ]
         under = [python, *own] if words[0] == "-m" else [str(program), *own[1:]]
         arguments = [*BEFORE_ARGUMENTS.get(needs, []), "fork", "7"]
-        return compared([python, "facts.py", "fork", "7"], [*under, "facts.py", *arguments], folder)
+        return compared([python, "facts.py", "fork", "7"], [*under, "facts.py", *arguments], folder, repeats=0)
 
 
 def ended(code: int | None) -> str:

@@ -190,7 +190,7 @@ def compared(words: list[str], under: list[str], folder: Path, repeats: int = RE
     hooks = sorted({part for name in told_apart for part in WITHOUT if part in name.split("/")})
     return {
         "code": alone[0]["code"], "facts": len(alone[0]["facts"]), "path": bool(allowed), "hooks": hooks, "runs": len(alone),
-        "surprising": {name: [repr(side)[:300] for side in differing[name]] for name in sorted(surprising)},
+        "surprising": sorted(surprising),
         "alone_s": alone[0]["seconds"], "under_s": looked_into[0]["seconds"], "code_under": looked_into[0]["code"],
     }  # fmt: skip
 
@@ -251,7 +251,7 @@ def measure(options: argparse.Namespace, record: Record) -> bool:
         if name not in peers:
             peers[name] = peer(name, options.python)
             record.save()
-            print(f"{name}: {peers[name] and list(peers[name]['surprising'])}", flush=True)
+            print(f"{name}: {peers[name] and peers[name]['surprising']}", flush=True)
     return True
 
 
@@ -266,6 +266,13 @@ def bars(body: dict[str, Any]) -> list[Bar]:
     ]
 
 
+def named(facts: list[str]) -> str:
+    """The facts by the last word that says what they are, each once."""
+    words = {"a signal's handler" if "/signals/" in fact else fact.split("/")[-1] for fact in facts}
+    told = sorted(words - {"out", "err", "code"})
+    return ", ".join(told[:12]) + (f" and {len(told) - 12} more" if len(told) > 12 else "") or "nothing"
+
+
 def table(body: dict[str, Any]) -> str:
     done, names = body["cases"], list(ENDS)
     cells = []
@@ -274,16 +281,16 @@ def table(body: dict[str, Any]) -> str:
         if not of_way:
             cells.append([way, "not installed", "", ""])
             continue
-        others = {fact.split("/")[-1] for case in of_way.values() for fact in case["surprising"]}
+        others = [fact for case in of_way.values() for fact in case["surprising"]]
         codes = " ".join(str(of_way[name]["code"]) for name in (f"{way}, fork, {end}" for end in names) if name in of_way)
-        cells.append([way, f"{len(of_way)}", codes, ", ".join(sorted(others)) or "nothing"])
+        cells.append([way, f"{len(of_way)}", codes, named(others)])
     hooks = sorted({hook for case in done.values() for hook in case["hooks"]})
     facts = max((case["facts"] for case in done.values()), default=0)
     peers = [
         [
-            name, f"{found['code']} → {ended(found['code_under'])}", f"{len(found['surprising'])}",
-            ", ".join(sorted({fact.split("/")[-1] for fact in found["surprising"]} - {"out", "err", "code"}))[:400] or "nothing",
-            f"{found['under_s'] / found['alone_s']:.2f}",
+            name, f"{found['code']}", ended(found["code_under"]),
+            *(["", ""] if found["code_under"] is None else [f"{len(found['surprising'])}", named(found["surprising"])]),
+            "" if found["code_under"] is None else f"{found['under_s'] / found['alone_s']:.2f}",
         ]
         for name, found in body.get("peers", {}).items()
         if found
@@ -301,4 +308,4 @@ Exit codes are those of ends in this order: {", ".join(names)}.
 
 Facts that differ are counted likewise; for them an entry of `PYTHONPATH` counts. Profilers have to change more than a hook at loaders does.
 
-{rows(["tool", "exit code", "facts that differ", "which", "time over bare"], peers) if peers else "None was installed."}"""
+{rows(["tool", "exit code bare", "under it", "facts that differ", "which", "time over bare"], peers) if peers else "None was installed."}"""

@@ -83,12 +83,10 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     """Of a stream, how many samples are taken at most."""
 
     def is_same_work(self, other: Recipe) -> bool:
-        """Whether the other's records serve this one. How many damaged samples end a conversion makes no difference to them; and
-        where the first one does, its records are those of good samples, which are kept in any case."""
+        """Whether the other's records serve this one: they are of good samples, however many damaged ones end a conversion. A
+        tokenizer may have moved with its folder; what it does is compared by itself (`Column.state`)."""
         on_bad = self.on_bad if other.on_bad != "raise" else "raise"
-        # A folder may have moved with its tokenizer; what that does is compared by itself (`Column.state`).
-        same = os.path.basename(self.tokenizer or "") == os.path.basename(other.tokenizer or "")
-        tokenizer = other.tokenizer if same else self.tokenizer
+        tokenizer = other.tokenizer if Path(self.tokenizer or "").name == Path(other.tokenizer or "").name else self.tokenizer
         return msgspec.structs.replace(self, max_bad=other.max_bad, on_bad=on_bad, tokenizer=tokenizer) == other
 
     def beside(self, other: Recipe) -> str:

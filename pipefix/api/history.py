@@ -47,9 +47,15 @@ def _moment(at: str) -> float:
         return 0.0
 
 
+def _written_at(path: Path) -> float:
+    with suppress(OSError):  # somebody removes it meanwhile
+        return path.lstat().st_mtime
+    return 0.0
+
+
 def _runs(folder: Path) -> Iterator[tuple[Path, runfile.Run]]:
     """The run files of a folder, and that of a program's run in it."""
-    paths = sorted([*folder.glob("*.json"), *folder.glob("*/run.json")], key=lambda path: path.lstat().st_mtime)
+    paths = sorted([*folder.glob("*.json"), *folder.glob("*/run.json")], key=_written_at)
     for path in sorted(paths[-MOST_FILES:]):
         with suppress(OSError, PipefixError):
             with open_regular(path) as file:

@@ -18,9 +18,10 @@ from pipefix.api.in_program import TOO_SHORT, Job, job, with_commands
 from pipefix.plan import planfile
 from pipefix.programs.clock_verdict import agreed, clock_verdict
 from pipefix.programs.cost_findings import MANY_ANEW
-from pipefix.programs.launch import ENOUGH, Ended, command_line, launch, remove_old_hooks
+from pipefix.programs.launch import Ended, command_line, launch, remove_old_hooks
 from pipefix.programs.launch import start as start
 from pipefix.programs.merge_notes import mark_ended, merged_notes, noted_elsewhere, notes_in, still_noting
+from pipefix.programs.observing.inside import ENOUGH
 from pipefix.report import runfile
 from pipefix.report.program_figures import ProgramFigures
 from pipefix.report.program_report import NOT_PROBED

@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 import psutil
 
 from pipefix.programs.merge_notes import notes_in, still_noting
-from pipefix.programs.observing.inside import HOOK, without_hooks
+from pipefix.programs.observing.inside import ENOUGH, HOOK, without_hooks
 from pipefix.vocabulary import commands, files
 from pipefix.vocabulary.errors import BadUsage
 
@@ -35,8 +35,6 @@ _HOOK_FILES = re.compile(r"(asked|sitecustomize\..*)\Z")
 _ASKS_TO_END = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
 _PASSED_ON = (*_ASKS_TO_END, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT, signal.SIGWINCH)
 _FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT, signal.SIGWINCH, signal.SIGCONT)
-ENOUGH = ".pipefix-enough"
-"""The file that `observing` makes when the optimizer has taken the steps that were asked for."""
 _HARDER = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 _LOOK = 0.1
 """Seconds between two looks for it."""

@@ -17,6 +17,7 @@ from pipefix.measurement.experiments import PLAIN
 from pipefix.measurement.time_limit import BatchTimeLimit
 from pipefix.subject.load import load
 from pipefix.vocabulary.errors import TargetError
+from tests.doubles.endless import Endless
 
 
 class Numbers(Dataset[int]):
@@ -176,31 +177,6 @@ def test_a_sample_that_ends_the_program_is_told(running: Any) -> None:
     """Otherwise `fix` would end with it, and with its exit code, and say nothing."""
     with pytest.raises(TargetError):
         running(DataLoader(Leaves(), batch_size=5)).block(PLAIN, 0.05)
-
-
-class Forever:
-    def __init__(self, sampler: Any) -> None:
-        self.sampler = sampler
-
-    def __iter__(self) -> Any:
-        while True:
-            yield from self.sampler
-
-
-class Endless(DataLoader[Any]):
-    """As ultralytics and timm make it: one iterator, begun with the loader, for all epochs."""
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        object.__setattr__(self, "batch_sampler", Forever(self.batch_sampler))
-        self.iterator = super().__iter__()
-
-    def __len__(self) -> int:
-        return 3
-
-    def __iter__(self) -> Any:
-        for _ in range(len(self)):
-            yield next(self.iterator)
 
 
 @pytest.mark.usefixtures("looks_take_a_millisecond")

@@ -31,6 +31,7 @@ from pipefix.measurement.measurement import Measurement
 from pipefix.measurement.trace import Charge
 from pipefix.measurement.worker_counts import Trials
 from pipefix.vocabulary.stage import Stage
+from tests.doubles.endless import Endless
 from tests.doubles.measured import MS
 from tests.doubles.measured import measured as made_up
 from tests.doubles.ticks import MEASUREMENT, Ticks
@@ -90,29 +91,6 @@ class Members(Dataset[Any]):
         with self.file.open("rb") as shard:
             shard.seek(index % 24 * 6000)
             return torch.frombuffer(bytearray(shard.read(6000)), dtype=torch.uint8).float().mean()
-
-
-class Forever:
-    def __init__(self, sampler: Any) -> None:
-        self.sampler = sampler
-
-    def __iter__(self) -> Any:
-        while True:
-            yield from self.sampler
-
-
-class Endless(DataLoader[Any]):
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        object.__setattr__(self, "batch_sampler", Forever(self.batch_sampler))
-        self.iterator = super().__iter__()
-
-    def __len__(self) -> int:
-        return 6
-
-    def __iter__(self) -> Any:
-        for _ in range(len(self)):
-            yield next(self.iterator)
 
 
 def interrupt_at(phase: str) -> Callable[[str, float], None]:

@@ -26,7 +26,8 @@ from .samples import processes_of
 
 STEPS, SECONDS = 10, 1.0
 """A loop is warm after so many steps and seconds."""
-_ENOUGH = ".pipefix-enough"
+ENOUGH = ".pipefix-enough"
+"""The file that is made when the optimizer has taken the steps that were asked for, or the work is done."""
 _LOOK = 0.02
 """Seconds between two looks whether the work is done."""
 _PATIENCE = 30.0
@@ -240,7 +241,7 @@ def _has_ended(process: int) -> bool:
 
 def end_program(folder: str) -> None:
     """The launcher looks for this file, and ends the program as Ctrl-C would."""
-    with contextlib.suppress(OSError), open(os.path.join(folder, _ENOUGH), "w", encoding="utf-8"):
+    with contextlib.suppress(OSError), open(os.path.join(folder, ENOUGH), "w", encoding="utf-8"):
         pass  # where the folder is gone, or the disk full, the program goes on
 
 
@@ -248,7 +249,7 @@ def without_words(otherwise: Any, folder: str) -> Any:
     """Of a program that is ended because all is known: nobody pressed Ctrl-C."""
 
     def told(kind: Any, error: Any, frames: Any) -> None:
-        if not (issubclass(kind, KeyboardInterrupt) and os.path.exists(os.path.join(folder, _ENOUGH))):
+        if not (issubclass(kind, KeyboardInterrupt) and os.path.exists(os.path.join(folder, ENOUGH))):
             otherwise(kind, error, frames)
 
     return told
